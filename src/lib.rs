@@ -1,0 +1,2 @@
+::pgrx::pg_module_magic!();
+pub mod json;
