@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# test.sh [unit|regress|client]...: runs these kinds of tests, or all; tests/README.md tells them apart.
+# All are run even if one fails; the exit code tells whether all passed.
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+
+kinds=("$@")
+[[ $# -gt 0 ]] || kinds=(unit regress client)
+failed=()
+
+run_kind() {
+    case $1 in
+        unit) "$ROOT/tools/cargo.sh" unit ;;
+        regress) "$ROOT/tools/throwaway.sh" "$ROOT/tools/regress.sh" ;;
+        client) client ;;
+        *) die "unknown kind of tests: $1" ;;
+    esac
+}
+
+client() {
+    local venv shared=
+    venv=$("$ROOT/tools/venv.sh")
+    # Recorded conversations, where the machine has them.
+    [[ ! -d ../shared/data ]] || shared=$(cd ../shared/data && pwd -P)
+    say "client tests"
+    # shellcheck disable=SC2086  # ARGS holds several words
+    CKPT_SHARED=$shared "$ROOT/tools/throwaway.sh" "$venv/bin/python" -m pytest tests/client ${ARGS:-}
+}
+
+if [[ " ${kinds[*]} " == *" regress "* || " ${kinds[*]} " == *" client "* ]]; then
+    "$ROOT/tools/cargo.sh" build
+    "$ROOT/tools/install.sh"
+fi
+for kind in "${kinds[@]}"; do
+    run_kind "$kind" || failed+=("$kind")
+done
+[[ ${#failed[@]} -eq 0 ]] || die "these tests failed on PostgreSQL $PG: ${failed[*]}"

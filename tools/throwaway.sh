@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# throwaway.sh COMMAND...: runs COMMAND beside a fresh cluster of its own, which is gone afterwards,
+# also on failure, on Ctrl-C and when it is told to end.
+#
+# COMMAND finds in its environment:
+#   CKPT_TEST_URI   superuser connection to the database "postgres"
+#   CKPT_PG_BIN     directory of the server's programs
+#   CKPT_RUN_AS     the user who must run them if we are root, else empty
+#   CKPT_SCRATCH    an empty directory that this user can write to, for more clusters
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tools/cluster-lib.sh"
+
+[[ $# -gt 0 ]] || die "usage: $0 COMMAND..."
+make_state_dir
+
+remove() { # DIR of a throwaway cluster
+    local pid_file
+    # COMMAND may have left servers of its own in the scratch directory.
+    find "$1" -name postmaster.pid 2>/dev/null | while read -r pid_file; do
+        as_server pg_ctl stop --wait --silent --mode=immediate -D "$(dirname "$pid_file")" >/dev/null 2>&1 || true
+    done
+    if [[ -d $1/cluster ]]; then
+        stop_cluster "$1/cluster" immediate
+    fi
+    rm -rf -- "$1"
+}
+
+# A run that was killed outright could not clean up: its directory names its process.
+for dir in "$STATE"/throwaway.*; do
+    [[ -d $dir ]] || continue
+    [[ -e /proc/${dir##*.} ]] || remove "$dir"
+done
+
+dir=$STATE/throwaway.$$
+child=
+# shellcheck disable=SC2317  # called by the trap
+ended() {
+    trap - EXIT
+    if [[ -n $child ]]; then
+        # Not TERM: Python would end at once, without its own cleaning up.
+        kill -INT -- "-$child" 2>/dev/null || true
+        wait "$child" 2>/dev/null || true
+    fi
+    remove "$dir"
+}
+trap ended EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+own_dir "$dir"
+say "starting a throwaway cluster of PostgreSQL $PG"
+make_cluster "$dir/cluster"
+start_cluster "$dir/cluster"
+as_server mkdir "$dir/cluster/scratch"
+
+CKPT_TEST_URI=$(cluster_uri "$dir/cluster" postgres)
+export CKPT_TEST_URI CKPT_PG_BIN=$TREE_BIN CKPT_RUN_AS=$RUN_AS CKPT_SCRATCH=$dir/cluster/scratch
+
+# In a process group of its own, so that all its processes can be told to end.
+set -m
+"$@" </dev/null &
+child=$!
+set +m
+status=0
+wait "$child" || status=$?
+child=
+exit "$status"
