@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# cargo.sh build|unit|lint: all that is done with cargo, for PostgreSQL $PG.
+# cargo.sh deps|build|unit|lint: all that is done with cargo, for PostgreSQL $PG.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
@@ -32,6 +32,11 @@ first_build_hint() {
 }
 
 case ${1-} in
+    deps)
+        find_cargo_pgrx
+        say "building the crates that the extension needs, for PostgreSQL $PG$(first_build_hint release)"
+        cargo build --quiet --release --lib "${features[@]}"
+        ;;
     build)
         find_cargo_pgrx
         say "building the extension for PostgreSQL $PG$(first_build_hint release)"
@@ -52,5 +57,5 @@ case ${1-} in
         say "clippy for PostgreSQL $PG$(first_build_hint debug)"
         cargo clippy --quiet --all-targets "${features[@]}" -- -D warnings
         ;;
-    *) die "usage: $0 build|unit|lint" ;;
+    *) die "usage: $0 deps|build|unit|lint" ;;
 esac

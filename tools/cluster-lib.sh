@@ -7,7 +7,6 @@
 cluster_file() { as_server cat "$1/$2"; }
 
 write_file() { # FILE, its content on standard input; readable by its owner alone
-    # shellcheck disable=SC2016  # expanded by the inner shell
     as_server sh -c 'umask 077 && cat >"$1"' sh "$1"
 }
 
@@ -54,7 +53,10 @@ make_cluster() { # DIR
 cluster_made() { as_server test -d "$1/data"; }
 
 cluster_runs() { # DIR
-    cluster_made "$1" && as_server "$TREE_BIN/pg_ctl" status -D "$1/data" >/dev/null 2>&1
+    local pid
+    pid=$(as_server head -n 1 "$1/data/postmaster.pid" 2>/dev/null) || return 1
+    # A server works in its data directory. The file may be left over, and its number another process's.
+    [[ /proc/$pid/cwd -ef $1/data ]]
 }
 
 start_cluster() { # DIR
@@ -68,9 +70,9 @@ start_cluster() { # DIR
     # A socket's path may have 107 bytes, and a clone may lie deep: its directory is in /tmp.
     socket=$(as_server mktemp -d /tmp/checkpointer.XXXXXX)
     printf '%s\n' "$socket" | write_file "$dir/socket"
-    # The lock of a caller (9) must not live on in the server.
+    # The locks of the callers (8 and 9) must not live on in the server.
     as_server "$TREE_BIN/pg_ctl" start --wait --silent -D "$dir/data" -l "$dir/log" \
-        -o "-p $port -k $socket -c listen_addresses=127.0.0.1" 9>&- </dev/null >/dev/null || {
+        -o "-p $port -k $socket -c listen_addresses=127.0.0.1" 8>&- 9>&- </dev/null >/dev/null || {
         as_server tail -n 20 "$dir/log" >&2
         die "the server did not start, see above (its whole log: $dir/log)"
     }

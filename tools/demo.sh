@@ -13,6 +13,5 @@ fi
 "$ROOT/tools/install.sh"
 venv=$("$ROOT/tools/venv.sh")
 say "running the demonstration"
-# shellcheck disable=SC2016  # expanded where the URI is known
 exec "$ROOT/tools/throwaway.sh" sh -c 'exec "$@" --uri "$CKPT_TEST_URI"' sh \
     "$venv/bin/python" examples/resume/run.py "${input[@]}"

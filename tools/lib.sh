@@ -16,6 +16,9 @@ for name in $(compgen -e PG); do
     [[ $name == PG ]] || unset "$name"
 done
 
+# chroot and debootstrap are in directories that an ordinary user's PATH does not have.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
 say() { printf '==> %s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
@@ -114,6 +117,6 @@ as_root() {
     if [[ $EUID -eq 0 ]]; then
         "$@"
     else
-        sudo --preserve-env="$(passed_variables | paste -sd,)" "$@"
+        sudo --preserve-env="LANG$(passed_variables | sed 's/^/,/' | tr -d '\n')" "$@"
     fi
 }

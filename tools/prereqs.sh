@@ -32,7 +32,6 @@ command -v apt-get >/dev/null ||
 
 # The postgresql package would make and start a cluster "main". Nobody asked for one: the setting is
 # there while we install, and gone afterwards, so that later installs behave as ever.
-# shellcheck disable=SC2016  # expanded by the inner shell
 install_script='
 set -eu
 exec </dev/null

@@ -16,7 +16,8 @@ make_state_dir
 remove() { # DIR of a throwaway cluster
     local pid_file
     # COMMAND may have left servers of its own in the scratch directory.
-    find "$1" -name postmaster.pid 2>/dev/null | while read -r pid_file; do
+    find "$1/cluster/scratch" -name postmaster.pid 2>/dev/null | while read -r pid_file; do
+        [[ /proc/$(head -n 1 "$pid_file")/cwd -ef $(dirname "$pid_file") ]] || continue
         as_server pg_ctl stop --wait --silent --mode=immediate -D "$(dirname "$pid_file")" >/dev/null 2>&1 || true
     done
     if [[ -d $1/cluster ]]; then
@@ -25,13 +26,18 @@ remove() { # DIR of a throwaway cluster
     rm -rf -- "$1"
 }
 
-# A run that was killed outright could not clean up: its directory names its process.
-for dir in "$STATE"/throwaway.*; do
-    [[ -d $dir ]] || continue
-    [[ -e /proc/${dir##*.} ]] || remove "$dir"
+# A run that was killed outright could not clean up: nobody holds its lock any more.
+for lock in "$STATE"/throwaway.*/lock; do
+    [[ -e $lock ]] || continue
+    if flock --nonblock "$lock" true; then
+        remove "$(dirname "$lock")"
+    fi
 done
 
-dir=$STATE/throwaway.$$
+dir=$(mktemp -d "$STATE/throwaway.XXXXXX")
+chmod 755 "$dir"
+exec 8>"$dir/lock"
+flock 8
 child=
 # shellcheck disable=SC2317  # called by the trap
 ended() {
@@ -47,7 +53,6 @@ trap ended EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-own_dir "$dir"
 say "starting a throwaway cluster of PostgreSQL $PG"
 make_cluster "$dir/cluster"
 start_cluster "$dir/cluster"
@@ -58,7 +63,7 @@ export CKPT_TEST_URI CKPT_PG_BIN=$TREE_BIN CKPT_RUN_AS=$RUN_AS CKPT_SCRATCH=$dir
 
 # In a process group of its own, so that all its processes can be told to end.
 set -m
-"$@" </dev/null &
+"$@" </dev/null 8>&- &
 child=$!
 set +m
 status=0
