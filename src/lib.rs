@@ -1,2 +1,25 @@
-::pgrx::pg_module_magic!();
-pub mod json;
+//! `checkpointer`: the memory of LLM agents, inside PostgreSQL. See `ARCHITECTURE.md`.
+
+use pgrx::prelude::*;
+
+mod args;
+mod error;
+mod guc;
+mod json;
+mod json_types;
+mod log;
+mod model;
+mod spi;
+mod state;
+
+::pgrx::pg_module_magic!(name, version);
+
+extension_sql_file!("../sql/preflight.sql", name = "preflight", bootstrap);
+extension_sql_file!("../sql/schema.sql", name = "schema", requires = ["preflight"]);
+extension_sql_file!("../sql/grants.sql", name = "grants", requires = ["schema"]);
+extension_sql_file!("../sql/finalize.sql", name = "finalize", finalize);
+
+#[pg_guard]
+pub extern "C-unwind" fn _PG_init() {
+    guc::init();
+}

@@ -37,11 +37,7 @@ fn index_objects(text: &str, omit: &[&str]) -> Result<Vec<Object>, JsonError> {
         match event.kind {
             EventKind::BeginObject => {
                 open.push(objects.len());
-                objects.push(Object {
-                    start: event.start,
-                    end: 0,
-                    members: Vec::new(),
-                });
+                objects.push(Object { start: event.start, end: 0, members: Vec::new() });
             }
             EventKind::Key => {
                 let key = unquote(&text[event.start..event.end])?.into_owned();
@@ -57,20 +53,14 @@ fn index_objects(text: &str, omit: &[&str]) -> Result<Vec<Object>, JsonError> {
                 object.members.sort();
                 if let Some(pair) = object.members.windows(2).find(|pair| pair[0].0 == pair[1].0) {
                     let problem = Problem::DuplicateKey(pair[1].0.clone());
-                    return Err(JsonError {
-                        problem,
-                        offset: pair[1].1,
-                    });
+                    return Err(JsonError { problem, offset: pair[1].1 });
                 }
                 for member in &mut object.members {
                     member.1 = value_after_key(text, member.1);
                 }
             }
             EventKind::Number if canonical_number(&text[event.start..event.end]).is_none() => {
-                return Err(JsonError {
-                    problem: Problem::ExponentTooLong,
-                    offset: event.start,
-                });
+                return Err(JsonError { problem: Problem::ExponentTooLong, offset: event.start });
             }
             _ => {}
         }
@@ -202,9 +192,7 @@ fn string_end(text: &str, start: usize) -> usize {
 
 fn scalar_end(text: &str, start: usize) -> usize {
     let rest = &text.as_bytes()[start..];
-    let length = rest
-        .iter()
-        .position(|b| matches!(b, b',' | b']' | b'}' | b' ' | b'\t' | b'\n' | b'\r'))
-        .unwrap_or(rest.len());
+    let length =
+        rest.iter().position(|b| matches!(b, b',' | b']' | b'}' | b' ' | b'\t' | b'\n' | b'\r')).unwrap_or(rest.len());
     start + length
 }

@@ -11,7 +11,7 @@ mod walk;
 
 pub use canonical::{canonical, canonical_without};
 pub use shallow::{Member, Shallow, quote, shallow, unquote};
-pub use walk::{Event, EventKind, Walker};
+pub use walk::{EventKind, Walker};
 
 use std::fmt;
 

@@ -49,10 +49,7 @@ impl<'a> Shallow<'a> {
 pub fn shallow(text: &str) -> Result<Shallow<'_>, JsonError> {
     let mut walker = Walker::new(text);
     let Some(first) = walker.next_event()? else {
-        return Err(JsonError {
-            problem: Problem::Malformed,
-            offset: 0,
-        });
+        return Err(JsonError { problem: Problem::Malformed, offset: 0 });
     };
     let result = match first.kind {
         EventKind::BeginObject => Shallow::Object(members(text, &mut walker)?),
@@ -63,10 +60,7 @@ pub fn shallow(text: &str) -> Result<Shallow<'_>, JsonError> {
     };
     match walker.next_event()? {
         None => Ok(result),
-        Some(event) => Err(JsonError {
-            problem: Problem::Malformed,
-            offset: event.start,
-        }),
+        Some(event) => Err(JsonError { problem: Problem::Malformed, offset: event.start }),
     }
 }
 
@@ -81,15 +75,9 @@ fn members<'a>(text: &'a str, walker: &mut Walker<'a>) -> Result<Vec<Member<'a>>
         let key = unquote(raw_key)?;
         if !seen.insert(key.clone()) {
             let problem = Problem::DuplicateKey(key.into_owned());
-            return Err(JsonError {
-                problem,
-                offset: event.start,
-            });
+            return Err(JsonError { problem, offset: event.start });
         }
-        let value = next_value(text, walker)?.ok_or(JsonError {
-            problem: Problem::Malformed,
-            offset: event.end,
-        })?;
+        let value = next_value(text, walker)?.ok_or(JsonError { problem: Problem::Malformed, offset: event.end })?;
         members.push(Member { key, raw_key, value });
     }
     Ok(members)
@@ -117,10 +105,7 @@ fn next_value<'a>(text: &'a str, walker: &mut Walker<'a>) -> Result<Option<&'a s
                 match walker.next_event()? {
                     Some(event) => end = event.end,
                     None => {
-                        return Err(JsonError {
-                            problem: Problem::Malformed,
-                            offset: end,
-                        });
+                        return Err(JsonError { problem: Problem::Malformed, offset: end });
                     }
                 }
             }
@@ -132,20 +117,12 @@ fn next_value<'a>(text: &'a str, walker: &mut Walker<'a>) -> Result<Option<&'a s
 
 /// The text of a JSON string given with its quotes; borrowed where it has no escapes.
 pub fn unquote(raw: &str) -> Result<Cow<'_, str>, JsonError> {
-    let malformed = JsonError {
-        problem: Problem::Malformed,
-        offset: 0,
-    };
-    let inner = raw
-        .strip_prefix('"')
-        .and_then(|r| r.strip_suffix('"'))
-        .ok_or(malformed.clone())?;
+    let malformed = JsonError { problem: Problem::Malformed, offset: 0 };
+    let inner = raw.strip_prefix('"').and_then(|r| r.strip_suffix('"')).ok_or(malformed.clone())?;
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
         return Ok(Cow::Borrowed(inner));
     }
-    serde_json::from_str::<String>(raw)
-        .map(Cow::Owned)
-        .map_err(|_| malformed)
+    serde_json::from_str::<String>(raw).map(Cow::Owned).map_err(|_| malformed)
 }
 
 /// The JSON string, with its quotes, of a text.

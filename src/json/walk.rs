@@ -44,21 +44,12 @@ pub struct Walker<'a> {
 impl<'a> Walker<'a> {
     /// Walks one value that fills `text`, and refuses lone surrogates in strings and keys.
     pub fn new(text: &'a str) -> Self {
-        Walker {
-            text: text.as_bytes(),
-            pos: 0,
-            containers: Vec::new(),
-            expect: Expect::Value,
-            check_strings: true,
-        }
+        Walker { text: text.as_bytes(), pos: 0, containers: Vec::new(), expect: Expect::Value, check_strings: true }
     }
 
     /// The same without looking into strings, to find the way to one that was refused.
     pub fn lenient(text: &'a str) -> Self {
-        Walker {
-            check_strings: false,
-            ..Walker::new(text)
-        }
+        Walker { check_strings: false, ..Walker::new(text) }
     }
 
     /// How many containers are open after the last event.
@@ -70,20 +61,12 @@ impl<'a> Walker<'a> {
     pub fn next_event(&mut self) -> Result<Option<Event>, JsonError> {
         self.skip_space();
         let Some(&byte) = self.text.get(self.pos) else {
-            return if self.expect == Expect::Nothing {
-                Ok(None)
-            } else {
-                Err(self.malformed())
-            };
+            return if self.expect == Expect::Nothing { Ok(None) } else { Err(self.malformed()) };
         };
         match (self.expect, byte) {
             (Expect::CommaOrEnd, b',') => {
                 self.pos += 1;
-                self.expect = if self.containers.last() == Some(&true) {
-                    Expect::Key
-                } else {
-                    Expect::Value
-                };
+                self.expect = if self.containers.last() == Some(&true) { Expect::Key } else { Expect::Value };
                 self.next_event_after_comma()
             }
             (Expect::CommaOrEnd | Expect::KeyOrEnd, b'}') if self.containers.last() == Some(&true) => {
@@ -126,16 +109,8 @@ impl<'a> Walker<'a> {
                 self.containers.push(object);
                 self.pos += 1;
                 self.expect = if object { Expect::KeyOrEnd } else { Expect::ValueOrEnd };
-                let kind = if object {
-                    EventKind::BeginObject
-                } else {
-                    EventKind::BeginArray
-                };
-                Ok(Event {
-                    kind,
-                    start,
-                    end: self.pos,
-                })
+                let kind = if object { EventKind::BeginObject } else { EventKind::BeginArray };
+                Ok(Event { kind, start, end: self.pos })
             }
             b'"' => {
                 let event = self.string(EventKind::String)?;
@@ -150,10 +125,7 @@ impl<'a> Walker<'a> {
                 let event = self.scalar(EventKind::Literal, u8::is_ascii_lowercase)?;
                 match &self.text[event.start..event.end] {
                     b"true" | b"false" | b"null" => Ok(event),
-                    _ => Err(JsonError {
-                        problem: Problem::Malformed,
-                        offset: start,
-                    }),
+                    _ => Err(JsonError { problem: Problem::Malformed, offset: start }),
                 }
             }
             _ => Err(self.malformed()),
@@ -166,11 +138,7 @@ impl<'a> Walker<'a> {
             self.pos += 1;
         }
         self.after_value();
-        Ok(Event {
-            kind,
-            start,
-            end: self.pos,
-        })
+        Ok(Event { kind, start, end: self.pos })
     }
 
     fn string(&mut self, kind: EventKind) -> Result<Event, JsonError> {
@@ -179,18 +147,11 @@ impl<'a> Walker<'a> {
         loop {
             match memchr::memchr2(b'"', b'\\', &self.text[at.min(self.text.len())..]) {
                 None => {
-                    return Err(JsonError {
-                        problem: Problem::Malformed,
-                        offset: start,
-                    });
+                    return Err(JsonError { problem: Problem::Malformed, offset: start });
                 }
                 Some(found) if self.text[at + found] == b'"' => {
                     self.pos = at + found + 1;
-                    return Ok(Event {
-                        kind,
-                        start,
-                        end: self.pos,
-                    });
+                    return Ok(Event { kind, start, end: self.pos });
                 }
                 Some(found) => {
                     at += found;
@@ -205,10 +166,7 @@ impl<'a> Walker<'a> {
         if self.text.get(at + 1) != Some(&b'u') || !self.check_strings {
             return Ok(2);
         }
-        let lone = JsonError {
-            problem: Problem::LoneSurrogate,
-            offset: at,
-        };
+        let lone = JsonError { problem: Problem::LoneSurrogate, offset: at };
         match self.code_unit(at)? {
             0xD800..=0xDBFF => {
                 let is_pair =
@@ -225,10 +183,7 @@ impl<'a> Walker<'a> {
             .get(at + 2..at + 6)
             .and_then(|hex| std::str::from_utf8(hex).ok())
             .and_then(|hex| u16::from_str_radix(hex, 16).ok())
-            .ok_or(JsonError {
-                problem: Problem::Malformed,
-                offset: at,
-            })
+            .ok_or(JsonError { problem: Problem::Malformed, offset: at })
     }
 
     fn close(&mut self, kind: EventKind) -> Event {
@@ -236,19 +191,11 @@ impl<'a> Walker<'a> {
         self.containers.pop();
         self.pos += 1;
         self.after_value();
-        Event {
-            kind,
-            start,
-            end: self.pos,
-        }
+        Event { kind, start, end: self.pos }
     }
 
     fn after_value(&mut self) {
-        self.expect = if self.containers.is_empty() {
-            Expect::Nothing
-        } else {
-            Expect::CommaOrEnd
-        };
+        self.expect = if self.containers.is_empty() { Expect::Nothing } else { Expect::CommaOrEnd };
     }
 
     fn skip_space(&mut self) {
@@ -258,9 +205,6 @@ impl<'a> Walker<'a> {
     }
 
     fn malformed(&self) -> JsonError {
-        JsonError {
-            problem: Problem::Malformed,
-            offset: self.pos,
-        }
+        JsonError { problem: Problem::Malformed, offset: self.pos }
     }
 }

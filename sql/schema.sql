@@ -1,0 +1,142 @@
+-- The tables of checkpointer.
+--
+-- A thread is one conversation or one run of an agent. Its state is kept as a tree of checkpoints: each row of `checkpoints`
+-- is a whole snapshot whose `manifest` lists the channels; small values stand in the manifest, large ones are rows of
+-- `checkpoint_blobs` that snapshots share. What the tasks of a step produced before the step was folded into a checkpoint
+-- stands in `checkpoint_writes`. `checkpoint_heads` has one row per thread and namespace: which checkpoint is the latest; it
+-- is also the lock that every writer of that namespace takes first. Beside the state, a thread may have a message log:
+-- `checkpoint_messages`, numbered by the counter in `checkpoint_logs`, which is the lock of its writers.
+--
+-- Every key begins (thread_id, tenant), so that a router can shard on the thread, and no foreign key crosses threads; the
+-- functions keep the rows consistent. Identifiers compare by bytes (COLLATE "C"). Large columns are compressed by lz4.
+
+CREATE TABLE @extschema@.checkpoint_heads (
+    thread_id     text   COLLATE "C" NOT NULL,
+    tenant        text   COLLATE "C" NOT NULL,
+    checkpoint_ns text   COLLATE "C" NOT NULL,
+    latest_id     text   COLLATE "C",
+    newest_uuid   text   COLLATE "C",
+    revision      bigint NOT NULL,
+    PRIMARY KEY (thread_id, tenant, checkpoint_ns)
+) WITH (fillfactor = 70);
+
+COMMENT ON TABLE  @extschema@.checkpoint_heads IS 'One row per thread and namespace: its latest checkpoint, and the lock of its writers';
+COMMENT ON COLUMN @extschema@.checkpoint_heads.latest_id IS 'The latest checkpoint; NULL while there are only writes that came before their checkpoint';
+COMMENT ON COLUMN @extschema@.checkpoint_heads.newest_uuid IS 'The greatest UUIDv6 used as a checkpoint id, in lower case: new ids sort after it';
+COMMENT ON COLUMN @extschema@.checkpoint_heads.revision IS 'Counts the accepted changes; gives checkpoints their order of acceptance';
+
+CREATE TABLE @extschema@.checkpoints (
+    thread_id            text        COLLATE "C" NOT NULL,
+    tenant               text        COLLATE "C" NOT NULL,
+    checkpoint_ns        text        COLLATE "C" NOT NULL,
+    checkpoint_id        text        COLLATE "C" NOT NULL,
+    parent_checkpoint_id text        COLLATE "C",
+    revision             bigint      NOT NULL,
+    folded_into          text        COLLATE "C",
+    next                 text[]      COLLATE "C" NOT NULL,
+    manifest             bytea       COMPRESSION lz4 NOT NULL,
+    metadata             json        COMPRESSION lz4 NOT NULL,
+    metadata_filter      jsonb       COMPRESSION lz4,
+    created_at           timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    PRIMARY KEY (thread_id, tenant, checkpoint_ns, checkpoint_id)
+);
+
+-- ckpt_list across threads, newest first; a new id goes to its right end.
+CREATE INDEX checkpoints_by_id ON @extschema@.checkpoints (tenant, checkpoint_id DESC, thread_id, checkpoint_ns);
+-- ckpt_list by metadata.
+CREATE INDEX checkpoints_by_metadata ON @extschema@.checkpoints
+    USING gin (metadata_filter jsonb_path_ops) WHERE metadata_filter IS NOT NULL;
+
+COMMENT ON TABLE  @extschema@.checkpoints IS 'Snapshots of the state of a thread, each with its parent';
+COMMENT ON COLUMN @extschema@.checkpoints.revision IS 'Order of acceptance within thread and namespace';
+COMMENT ON COLUMN @extschema@.checkpoints.folded_into IS 'The checkpoint into which ckpt_apply_writes folded the writes of this one';
+COMMENT ON COLUMN @extschema@.checkpoints.next IS 'Ids of the tasks that run next';
+COMMENT ON COLUMN @extschema@.checkpoints.manifest IS 'Channels with their small values and the digests of their large ones; read it with ckpt_latest, ckpt_state or ckpt_history';
+COMMENT ON COLUMN @extschema@.checkpoints.metadata IS 'Metadata as given';
+COMMENT ON COLUMN @extschema@.checkpoints.metadata_filter IS 'Metadata for ckpt_list''s filter, without members that jsonb cannot hold; NULL where there is none';
+
+CREATE TABLE @extschema@.checkpoint_blobs (
+    thread_id     text  COLLATE "C" NOT NULL,
+    tenant        text  COLLATE "C" NOT NULL,
+    checkpoint_ns text  COLLATE "C" NOT NULL,
+    digest        bytea NOT NULL,
+    value         bytea COMPRESSION lz4 NOT NULL,
+    PRIMARY KEY (thread_id, tenant, checkpoint_ns, digest)
+);
+
+COMMENT ON TABLE  @extschema@.checkpoint_blobs IS 'Channel values above checkpointer.inline_limit, each once per thread and namespace';
+COMMENT ON COLUMN @extschema@.checkpoint_blobs.digest IS 'blake3 of the value; checked whenever it is read';
+
+CREATE TABLE @extschema@.checkpoint_writes (
+    thread_id     text        COLLATE "C" NOT NULL,
+    tenant        text        COLLATE "C" NOT NULL,
+    checkpoint_ns text        COLLATE "C" NOT NULL,
+    checkpoint_id text        COLLATE "C" NOT NULL,
+    task_id       text        COLLATE "C" NOT NULL,
+    idx           integer     NOT NULL,
+    task_path     text        COLLATE "C" NOT NULL,
+    channel       text        COLLATE "C" NOT NULL,
+    value_type    text        COLLATE "C" NOT NULL,
+    value         bytea       COMPRESSION lz4 NOT NULL,
+    created_at    timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    PRIMARY KEY (thread_id, tenant, checkpoint_ns, checkpoint_id, task_id, idx)
+);
+
+COMMENT ON TABLE  @extschema@.checkpoint_writes IS 'What tasks produced, logged against the checkpoint their step started from, until it is folded';
+COMMENT ON COLUMN @extschema@.checkpoint_writes.idx IS '0, 1, … for ordinary writes; __error__ -1, __scheduled__ -2, __interrupt__ -3, __resume__ -4';
+COMMENT ON COLUMN @extschema@.checkpoint_writes.task_path IS 'Writes are folded in the order (task_path, task_id, idx)';
+COMMENT ON COLUMN @extschema@.checkpoint_writes.value_type IS 'How to read the value: json, or mark for the finish mark of a task without writes';
+
+CREATE TABLE @extschema@.checkpoint_logs (
+    thread_id text   COLLATE "C" NOT NULL,
+    tenant    text   COLLATE "C" NOT NULL,
+    last_seq  bigint NOT NULL,
+    revision  bigint NOT NULL,
+    PRIMARY KEY (thread_id, tenant)
+) WITH (fillfactor = 70);
+
+COMMENT ON TABLE  @extschema@.checkpoint_logs IS 'One row per message log: its counter, and the lock of its writers';
+COMMENT ON COLUMN @extschema@.checkpoint_logs.last_seq IS 'The last seq given out; never goes back';
+COMMENT ON COLUMN @extschema@.checkpoint_logs.revision IS 'Counts the changes of the log';
+
+CREATE TABLE @extschema@.checkpoint_messages (
+    thread_id      text        COLLATE "C" NOT NULL,
+    tenant         text        COLLATE "C" NOT NULL,
+    seq            bigint      NOT NULL,
+    msg_id         text        COLLATE "C" NOT NULL,
+    role           text        COLLATE "C" NOT NULL,
+    opens_exchange boolean     NOT NULL,
+    turn           text        COLLATE "C" NOT NULL,
+    message        json        COMPRESSION lz4 NOT NULL,
+    created_at     timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    PRIMARY KEY (thread_id, tenant, seq)
+);
+
+CREATE UNIQUE INDEX checkpoint_messages_by_id ON @extschema@.checkpoint_messages (thread_id, tenant, msg_id);
+
+COMMENT ON TABLE  @extschema@.checkpoint_messages IS 'The message log of a thread: what the model sees';
+COMMENT ON COLUMN @extschema@.checkpoint_messages.seq IS 'Order in the thread, from 1, without gaps but for rewinds';
+COMMENT ON COLUMN @extschema@.checkpoint_messages.opens_exchange IS 'Whether it is a user message that opens an exchange';
+COMMENT ON COLUMN @extschema@.checkpoint_messages.turn IS 'The turn (request id) it was appended with; empty if none';
+COMMENT ON COLUMN @extschema@.checkpoint_messages.message IS 'The message as given';
+
+CREATE TABLE @extschema@.checkpoint_grants (
+    role_name text PRIMARY KEY,
+    level     text NOT NULL CHECK (level = ANY (ARRAY['read', 'write']))
+);
+
+COMMENT ON TABLE @extschema@.checkpoint_grants IS 'What ckpt_grant gave to whom, so that an update can give it for new tables and functions too';
+
+-- pg_dump leaves out the rows of an extension's tables unless it is told to take them.
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_heads', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoints', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_blobs', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_writes', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_logs', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_messages', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_grants', '');
+
+REVOKE ALL ON
+    @extschema@.checkpoint_heads, @extschema@.checkpoints, @extschema@.checkpoint_blobs, @extschema@.checkpoint_writes,
+    @extschema@.checkpoint_logs, @extschema@.checkpoint_messages, @extschema@.checkpoint_grants
+FROM PUBLIC;

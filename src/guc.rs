@@ -1,0 +1,61 @@
+//! The extension's settings.
+
+use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
+use std::ffi::CString;
+
+/// The tenant whose rows a session reads and writes; part of every key.
+pub static TENANT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+
+/// Channel values up to this many bytes stand in the checkpoint's own row, which is written with every checkpoint; a larger
+/// one is stored once and costs an index entry, about 450 bytes of WAL and 10 µs. So the limit is where repeating the value
+/// a few times costs about what a row of its own does.
+pub static INLINE_LIMIT: GucSetting<i32> = GucSetting::<i32>::new(1024);
+
+/// The largest JSON argument, in kB: checked before it is read, so that one request cannot take the memory of a backend.
+pub static MAX_JSON_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
+
+pub fn init() {
+    GucRegistry::define_string_guc(
+        c"checkpointer.tenant",
+        c"The tenant whose threads the session sees.",
+        c"At most 63 bytes; empty until tenants are used.",
+        &TENANT,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"checkpointer.inline_limit",
+        c"Channel values up to this size are kept in the checkpoint's row.",
+        c"Larger ones go to checkpoint_blobs, each once per thread and namespace.",
+        &INLINE_LIMIT,
+        0,
+        8192,
+        GucContext::Userset,
+        GucFlags::UNIT_BYTE,
+    );
+    GucRegistry::define_int_guc(
+        c"checkpointer.max_json_size",
+        c"The largest JSON argument that is taken.",
+        c"A larger one is refused with SQLSTATE 54000 before it is read.",
+        &MAX_JSON_SIZE,
+        1,
+        900 * 1024,
+        GucContext::Userset,
+        GucFlags::UNIT_KB,
+    );
+    // SAFETY: called once from _PG_init, with a C string that lives for ever.
+    unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"checkpointer".as_ptr()) };
+}
+
+pub fn tenant() -> String {
+    TENANT.get().and_then(|tenant| tenant.into_string().ok()).unwrap_or_default()
+}
+
+pub fn inline_limit() -> usize {
+    INLINE_LIMIT.get().max(0) as usize
+}
+
+/// In bytes.
+pub fn max_json_size() -> usize {
+    MAX_JSON_SIZE.get().max(0) as usize * 1024
+}

@@ -1,0 +1,228 @@
+//! `ckpt_append`: adds messages to the log, each once however often it is sent.
+
+use super::parse_messages;
+use crate::args;
+use crate::error::{Error, Result};
+use crate::json_types::JsonText;
+use crate::model::message::Message;
+use crate::model::writes::OnConflict;
+use crate::spi::{BIGINT, BIGINTS, BOOL, BOOLS, Db, JSON, Statement, TEXT, TEXTS, json_param, param};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+use std::collections::HashMap;
+
+// Read before what is known, so that a revision that is still the same under the lock says that this is still all.
+static REVISION: Statement = Statement::new(
+    "SELECT l.revision FROM @s.checkpoint_logs l WHERE l.thread_id @= $1 AND l.tenant @= $2",
+    &[TEXT, TEXT],
+);
+
+static KNOWN: Statement = Statement::new(
+    "SELECT m.msg_id, m.seq, m.message::pg_catalog.text FROM @s.checkpoint_messages m
+     WHERE m.thread_id @= $1 AND m.tenant @= $2 AND m.msg_id @= ANY ($3)",
+    &[TEXT, TEXT, TEXTS],
+);
+
+// Takes the lock of the log, making it at the first touch, and the numbers for so many messages.
+static RESERVE: Statement = Statement::new(
+    "INSERT INTO @s.checkpoint_logs AS l (thread_id, tenant, last_seq, revision) VALUES ($1, $2, $3, 1)
+     ON CONFLICT (thread_id, tenant) DO UPDATE SET last_seq = l.last_seq @+ $3, revision = l.revision @+ 1
+     RETURNING l.last_seq, l.revision",
+    &[TEXT, TEXT, BIGINT],
+);
+
+// Gives back numbers that are not used after all, in the transaction that took them.
+static GIVE_BACK: Statement = Statement::new(
+    "UPDATE @s.checkpoint_logs AS l SET last_seq = l.last_seq @- $3 WHERE l.thread_id @= $1 AND l.tenant @= $2",
+    &[TEXT, TEXT, BIGINT],
+);
+
+static INSERT: Statement = Statement::new(
+    "INSERT INTO @s.checkpoint_messages (thread_id, tenant, turn, seq, msg_id, role, opens_exchange, message)
+     SELECT $1, $2, $3, new.seq, new.msg_id, new.role, new.opens_exchange, new.message::pg_catalog.json
+     FROM ROWS FROM (pg_catalog.unnest($4), pg_catalog.unnest($5), pg_catalog.unnest($6), pg_catalog.unnest($7),
+                     pg_catalog.unnest($8)) AS new (seq, msg_id, role, opens_exchange, message)",
+    &[TEXT, TEXT, TEXT, BIGINTS, TEXTS, TEXTS, BOOLS, TEXTS],
+);
+
+static REPLACE: Statement = Statement::new(
+    "UPDATE @s.checkpoint_messages AS m SET role = $4, opens_exchange = $5, message = $6
+     WHERE m.thread_id @= $1 AND m.tenant @= $2 AND m.seq @= $3",
+    &[TEXT, TEXT, BIGINT, TEXT, BOOL, JSON],
+);
+
+/// Appends messages in order, all or none. A message that the log has gives its `seq` and `inserted = false`; ephemeral ones
+/// are dropped and give no row.
+///
+/// Errors: 22004, 22023, 54000 for arguments; 23505 the same id with other content.
+#[pg_extern(volatile, parallel_unsafe)]
+#[allow(clippy::type_complexity)]
+fn ckpt_append(
+    fcinfo: pg_sys::FunctionCallInfo,
+    thread_id: Option<&str>,
+    messages: Option<JsonText<'_>>,
+    turn: default!(Option<&str>, "NULL"),
+    on_conflict: default!(Option<&str>, "'error'"),
+) -> std::result::Result<
+    TableIterator<'static, (name!(seq, i64), name!(msg_id, String), name!(inserted, bool))>,
+    ErrorReport,
+> {
+    let thread_id = args::thread_id(thread_id)?;
+    let messages = parse_messages("messages", args::json("messages", messages)?)?;
+    let turn = args::name_or_empty("turn", Some(turn.unwrap_or_default()))?;
+    let on_conflict = args::on_conflict(on_conflict)?;
+    let db = Db::of_call(fcinfo)?;
+    let append = Append { db: &db, thread_id, turn, on_conflict };
+    Ok(TableIterator::new(append.run(messages)?.into_iter()))
+}
+
+struct Append<'a> {
+    db: &'a Db,
+    thread_id: &'a str,
+    turn: &'a str,
+    on_conflict: OnConflict,
+}
+
+/// A message to append, with its id.
+struct New<'a> {
+    id: String,
+    text: &'a str,
+    message: Message,
+}
+
+/// What the log, or an earlier message of the same call, has under an id.
+struct Known {
+    seq: i64,
+    message: Message,
+}
+
+impl Append<'_> {
+    fn run(&self, messages: Vec<(&str, Message)>) -> Result<Vec<(i64, String, bool)>> {
+        let new = self.with_ids(messages);
+        if new.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Most retries end here: all is known, and nothing is locked or written.
+        let revision = self.db.write_one(&REVISION, &self.log(), |row| row.must::<i64>(1))?.unwrap_or(0);
+        let mut known = self.known(&new)?;
+        if new.iter().all(|new| known.get(&new.id).is_some_and(|known| known.message.says_the_same(&new.message))) {
+            return Ok(new.into_iter().map(|new| (known[&new.id].seq, new.id, false)).collect());
+        }
+        let reserved = new.len() as i64;
+        let [thread_id, tenant] = self.log();
+        let (last_seq, locked_revision): (i64, i64) = self
+            .db
+            .write_one(&RESERVE, &[thread_id, tenant, param(reserved)], |row| Ok((row.must(1)?, row.must(2)?)))?
+            .unwrap_or((reserved, 1));
+        if locked_revision != revision + 1 {
+            known = self.known(&new)?;
+        }
+        let mut next_seq = last_seq - reserved + 1;
+        let mut inserts: Vec<(i64, &New<'_>)> = Vec::new();
+        let mut result = Vec::with_capacity(new.len());
+        for new in &new {
+            match known.get(&new.id) {
+                None => {
+                    inserts.push((next_seq, new));
+                    known.insert(new.id.clone(), Known { seq: next_seq, message: new.message.clone() });
+                    result.push((next_seq, new.id.clone(), true));
+                    next_seq += 1;
+                }
+                Some(old) => {
+                    let seq = old.seq;
+                    if !old.message.says_the_same(&new.message) {
+                        match self.on_conflict {
+                            OnConflict::Error => return Err(self.conflict(&new.id, seq)),
+                            OnConflict::Keep => {}
+                            OnConflict::Replace => {
+                                self.insert(&std::mem::take(&mut inserts))?;
+                                self.replace(seq, new)?;
+                                known.insert(new.id.clone(), Known { seq, message: new.message.clone() });
+                            }
+                        }
+                    }
+                    result.push((seq, new.id.clone(), false));
+                }
+            }
+        }
+        self.insert(&inserts)?;
+        let unused = last_seq + 1 - next_seq;
+        if unused > 0 {
+            let [thread_id, tenant] = self.log();
+            self.db.execute(&GIVE_BACK, &[thread_id, tenant, param(unused)])?;
+        }
+        Ok(result)
+    }
+
+    /// The ids of all messages that are to be kept. Equal ones are told apart by their occurrence.
+    fn with_ids<'m>(&self, messages: Vec<(&'m str, Message)>) -> Vec<New<'m>> {
+        let mut occurrences: HashMap<String, u64> = HashMap::new();
+        let kept = messages.into_iter().filter(|(_, message)| !message.ephemeral);
+        kept.map(|(text, message)| {
+            let mut id = message.id(self.thread_id, self.turn, 0);
+            if message.own_id.is_none() {
+                let occurrence = occurrences.entry(id.clone()).or_insert(0);
+                if *occurrence > 0 {
+                    id = message.id(self.thread_id, self.turn, *occurrence);
+                }
+                *occurrence += 1;
+            }
+            New { id, text, message }
+        })
+        .collect()
+    }
+
+    fn log<'p>(&self) -> [pgrx::datum::DatumWithOid<'p>; 2] {
+        [param(self.thread_id), param(self.db.tenant.as_str())]
+    }
+
+    fn known(&self, new: &[New<'_>]) -> Result<HashMap<String, Known>> {
+        let ids: Vec<&str> = new.iter().map(|new| new.id.as_str()).collect();
+        let [thread_id, tenant] = self.log();
+        let rows = self.db.write(&KNOWN, &[thread_id, tenant, param(ids)], |row| {
+            let text: String = row.must(3)?;
+            let message = super::read::parse_stored(self.thread_id, &text)?;
+            Ok((row.must(1)?, Known { seq: row.must(2)?, message }))
+        })?;
+        Ok(rows.into_iter().collect())
+    }
+
+    fn insert(&self, inserts: &[(i64, &New<'_>)]) -> Result<()> {
+        if inserts.is_empty() {
+            return Ok(());
+        }
+        let [thread_id, tenant] = self.log();
+        let args = [
+            thread_id,
+            tenant,
+            param(self.turn),
+            param(inserts.iter().map(|(seq, _)| *seq).collect::<Vec<_>>()),
+            param(inserts.iter().map(|(_, new)| new.id.as_str()).collect::<Vec<_>>()),
+            param(inserts.iter().map(|(_, new)| new.message.role.as_str()).collect::<Vec<_>>()),
+            param(inserts.iter().map(|(_, new)| new.message.opens_exchange).collect::<Vec<_>>()),
+            param(inserts.iter().map(|(_, new)| new.text).collect::<Vec<_>>()),
+        ];
+        self.db.execute(&INSERT, &args)?;
+        Ok(())
+    }
+
+    fn replace(&self, seq: i64, new: &New<'_>) -> Result<()> {
+        let [thread_id, tenant] = self.log();
+        let args = [
+            thread_id,
+            tenant,
+            param(seq),
+            param(new.message.role.as_str()),
+            param(new.message.opens_exchange),
+            json_param(new.text),
+        ];
+        self.db.execute(&REPLACE, &args)?;
+        Ok(())
+    }
+
+    fn conflict(&self, id: &str, seq: i64) -> Error {
+        Error::conflict(format!("thread \"{}\" has another message with the id \"{id}\"", self.thread_id))
+            .detail(format!("It is message {seq} of the log; nothing was appended."))
+            .hint("Pass on_conflict => 'keep' to let the first one stand, or 'replace' to edit it in place.")
+    }
+}

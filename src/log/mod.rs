@@ -1,0 +1,40 @@
+//! Pattern B: the message log of a thread, and the window of it that a model reads.
+
+mod append;
+mod msg_id;
+mod read;
+mod rewind;
+mod window;
+
+use crate::args;
+use crate::error::{Error, Result};
+use crate::json::{Shallow, quote};
+use crate::model::message::{Message, MessageError};
+
+/// A JSON argument that is a list of messages, each with its text.
+fn parse_messages<'a>(argument: &str, text: &'a str) -> Result<Vec<(&'a str, Message)>> {
+    match args::split(argument, text)? {
+        Shallow::Array(elements) => elements
+            .into_iter()
+            .enumerate()
+            .map(|(at, element)| parse_message(argument, &format!("$[{at}]"), element))
+            .collect(),
+        other => Err(args::wrong_json_type(argument, "a list of messages", &other)
+            .hint("Pass [{\"role\": \"user\", \"content\": \"…\"}], a list also for one message.")),
+    }
+}
+
+fn parse_message<'a>(argument: &str, path: &str, text: &'a str) -> Result<(&'a str, Message)> {
+    let message = Message::parse(text).map_err(|error| match error {
+        MessageError::NotAnObject(found) => Error::invalid(format!("{argument} has {found} at {path}, not a message"))
+            .hint("A message is an object: {\"role\": \"user\", \"content\": \"…\"}."),
+        MessageError::Member(member, must_be) => {
+            Error::invalid(format!("{argument} has a message at {path} whose {} is not {must_be}", quote(member)))
+                .hint("A message is an object with a \"role\"; \"id\" and \"ephemeral\" are optional.")
+        }
+        MessageError::Json { error, path: inner } => {
+            Error::json_at(argument, &format!("{path}{}", inner.strip_prefix('$').unwrap_or_default()), &error)
+        }
+    })?;
+    Ok((text, message))
+}

@@ -1,0 +1,79 @@
+//! `ckpt_messages`: the raw log.
+
+use crate::args;
+use crate::error::{Error, Result};
+use crate::json_types::JsonResult;
+use crate::model::message::Message;
+use crate::spi::{BIGINT, Db, Row, Statement, TEXT, param};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+static MESSAGES: Statement = Statement::new(
+    "SELECT m.seq, m.msg_id, m.role, m.turn, m.message::pg_catalog.text, m.created_at FROM @s.checkpoint_messages m
+     WHERE m.thread_id @= $1 AND m.tenant @= $2
+       AND m.seq @> $3 AND m.seq @< $4
+     ORDER BY m.seq LIMIT $5",
+    &[TEXT, TEXT, BIGINT, BIGINT, BIGINT],
+);
+
+/// The messages between two seqs (exclusive), in order, at most so many.
+#[pg_extern(stable, parallel_safe)]
+#[allow(clippy::type_complexity)]
+fn ckpt_messages(
+    fcinfo: pg_sys::FunctionCallInfo,
+    thread_id: Option<&str>,
+    after: default!(Option<i64>, "NULL"),
+    before: default!(Option<i64>, "NULL"),
+    max_rows: default!(Option<i32>, "NULL"),
+) -> std::result::Result<
+    TableIterator<
+        'static,
+        (
+            name!(seq, i64),
+            name!(msg_id, String),
+            name!(role, String),
+            name!(content, Option<String>),
+            name!(message, JsonResult),
+            name!(turn, String),
+            name!(created_at, Option<TimestampWithTimeZone>),
+        ),
+    >,
+    ErrorReport,
+> {
+    let thread_id = args::thread_id(thread_id)?;
+    let max_rows = args::max_rows(max_rows)?;
+    let db = Db::of_call(fcinfo)?;
+    let args = [
+        param(thread_id),
+        param(db.tenant.as_str()),
+        param(after.unwrap_or(0)),
+        param(before.unwrap_or(i64::MAX)),
+        param(max_rows),
+    ];
+    let rows = db.read(&MESSAGES, &args, |row| {
+        let text: String = row.must(5)?;
+        let content = parse_stored(thread_id, &text)?.content;
+        Ok((row.must(1)?, row.must(2)?, row.must(3)?, content, JsonResult(text), row.must(4)?, row.get(6)?))
+    })?;
+    Ok(TableIterator::new(rows.into_iter()))
+}
+
+/// A message that the log holds.
+pub struct Stored {
+    pub seq: i64,
+    pub msg_id: String,
+    pub text: String,
+    pub message: Message,
+}
+
+impl Stored {
+    /// From the columns `seq, msg_id, message::text`.
+    pub fn from_row(thread_id: &str, row: &Row<'_>) -> Result<Stored> {
+        let text: String = row.must(3)?;
+        Ok(Stored { seq: row.must(1)?, msg_id: row.must(2)?, message: parse_stored(thread_id, &text)?, text })
+    }
+}
+
+pub fn parse_stored(thread_id: &str, text: &str) -> Result<Message> {
+    Message::parse(text).map_err(|_| Error::corrupted(format!("a message of thread \"{thread_id}\" is damaged")))
+}

@@ -1,0 +1,138 @@
+//! Which messages a model reads: whole exchanges, newest first, as many as fit.
+//!
+//! An exchange is a message that opens one and all that follows up to the next opening message. Within it, a message that
+//! makes tool calls and the messages that answer them are one group: a window never shows half of it. Calls that were never
+//! answered (a cancelled run) and answers without a call are left out, because no model provider takes them.
+
+/// What the selection needs to know of a message; `item` is the caller's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry<T> {
+    pub item: T,
+    pub calls: Vec<String>,
+    pub answers: Vec<String>,
+}
+
+/// Gathers exchanges from the newest to the oldest until one does not fit.
+pub struct Selection<T> {
+    size: usize,
+    taken: usize,
+    /// Newest first.
+    exchanges: Vec<Vec<T>>,
+    full: bool,
+}
+
+impl<T> Selection<T> {
+    pub fn new(size: usize) -> Self {
+        Selection { size, taken: 0, exchanges: Vec::new(), full: size == 0 }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Whether an exchange of which `length` messages are known already can no longer fit whole.
+    pub fn cannot_hold(&self, length: usize) -> bool {
+        self.taken + length > self.size
+    }
+
+    /// Offers the next older exchange, in its own order. Of one that is not `whole`, the opening message and the newest ones are
+    /// given, which is all that can be shown of it.
+    pub fn offer(&mut self, exchange: Vec<Entry<T>>, whole: bool) {
+        if self.full {
+            return;
+        }
+        let groups = complete_groups(exchange);
+        let length: usize = groups.iter().map(Vec::len).sum();
+        if length == 0 {
+            return;
+        }
+        if whole && !self.cannot_hold(length) {
+            self.taken += length;
+            self.exchanges.push(groups.into_iter().flatten().collect());
+        } else {
+            if self.exchanges.is_empty() {
+                self.exchanges.push(cut(groups, self.size));
+            }
+            self.full = true;
+        }
+    }
+
+    /// The messages taken, in the order of the log.
+    pub fn into_messages(self) -> Vec<T> {
+        self.exchanges.into_iter().rev().flatten().collect()
+    }
+}
+
+/// The opening group of an exchange and as many of its newest groups as fit beside it.
+fn cut<T>(groups: Vec<Vec<T>>, size: usize) -> Vec<T> {
+    let mut groups = groups.into_iter();
+    let Some(opening) = groups.next().filter(|opening| opening.len() <= size) else {
+        return Vec::new();
+    };
+    let mut room = size - opening.len();
+    let mut newest: Vec<Vec<T>> = Vec::new();
+    for group in groups.rev() {
+        match room.checked_sub(group.len()) {
+            Some(left) => room = left,
+            None => break,
+        }
+        newest.push(group);
+    }
+    opening.into_iter().chain(newest.into_iter().rev().flatten()).collect()
+}
+
+/// Splits an exchange into groups, without the calls that lack an answer and the answers that lack a call.
+fn complete_groups<T>(exchange: Vec<Entry<T>>) -> Vec<Vec<T>> {
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    let mut open: Vec<T> = Vec::new();
+    let mut awaited: Vec<String> = Vec::new();
+    for entry in exchange {
+        if !entry.answers.is_empty() {
+            if !open.is_empty() && answer(&mut awaited, &entry.answers) {
+                open.push(entry.item);
+                if awaited.is_empty() {
+                    groups.push(std::mem::take(&mut open));
+                }
+            }
+            continue;
+        }
+        open.clear();
+        if entry.calls.is_empty() {
+            groups.push(vec![entry.item]);
+        } else {
+            open.push(entry.item);
+            awaited = entry.calls;
+        }
+    }
+    groups
+}
+
+/// Crosses off the answered calls; false, and nothing crossed off, where one of them was not awaited.
+fn answer(awaited: &mut Vec<String>, answers: &[String]) -> bool {
+    let mut left = awaited.clone();
+    for id in answers {
+        match left.iter().position(|awaited| awaited == id) {
+            Some(at) => {
+                left.remove(at);
+            }
+            None => return false,
+        }
+    }
+    *awaited = left;
+    true
+}
+
+/// The text of the marker that stands before the final turn, for an exchange that began with `opening`.
+pub fn marker_text(opening: &str) -> String {
+    const MOST: usize = 200;
+    let mut quoted: String = opening.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((end, _)) = quoted.char_indices().nth(MOST) {
+        quoted.truncate(end);
+        quoted.push('…');
+    }
+    format!("[The exchange above began with: \"{quoted}\". In the next message, \"it\" and \"that\" refer to it.]")
+}
+
+#[cfg(test)]
+#[path = "window_tests.rs"]
+mod tests;
