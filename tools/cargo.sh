@@ -23,7 +23,8 @@ find_cargo_pgrx() {
     export PATH=$tools/bin:$PATH
     [[ $(cargo pgrx --version 2>/dev/null) == "cargo-pgrx $version" ]] && return
     say "installing cargo-pgrx $version for this clone (takes about 3 minutes)"
-    CARGO_TARGET_DIR=$tools/build cargo install --quiet cargo-pgrx --version "$version" --locked --root "$tools"
+    # Without optimization: it is built in a fraction of the time, and has little to do.
+    CARGO_TARGET_DIR=$tools/build cargo install --quiet --debug cargo-pgrx --version "$version" --locked --root "$tools"
     rm -rf "$tools/build"
 }
 

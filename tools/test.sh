@@ -12,19 +12,9 @@ run_kind() {
     case $1 in
         unit) "$ROOT/tools/cargo.sh" unit ;;
         regress) "$ROOT/tools/throwaway.sh" "$ROOT/tools/regress.sh" ;;
-        client) client ;;
+        client) "$ROOT/tools/client.sh" ;;
         *) die "unknown kind of tests: $1" ;;
     esac
-}
-
-client() {
-    local venv shared=
-    venv=$("$ROOT/tools/venv.sh")
-    # Recorded conversations, where the machine has them.
-    [[ ! -d ../shared/data ]] || shared=$(cd ../shared/data && pwd -P)
-    say "client tests"
-    # shellcheck disable=SC2086  # ARGS holds several words
-    CKPT_SHARED=$shared "$ROOT/tools/throwaway.sh" "$venv/bin/python" -m pytest tests/client ${ARGS:-}
 }
 
 if [[ " ${kinds[*]} " == *" regress "* || " ${kinds[*]} " == *" client "* ]]; then

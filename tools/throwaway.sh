@@ -16,16 +16,17 @@ make_state_dir
 remove() { # DIR of a throwaway cluster
     local pid_file
     # COMMAND may have left servers of its own in the scratch directory.
-    find "$1/cluster/scratch" -name postmaster.pid 2>/dev/null | while read -r pid_file; do
+    while read -r pid_file; do
         [[ /proc/$(head -n 1 "$pid_file")/cwd -ef $(dirname "$pid_file") ]] || continue
-        as_server pg_ctl stop --wait --silent --mode=immediate -D "$(dirname "$pid_file")" >/dev/null 2>&1 || true
-    done
-    if [[ -d $1/cluster ]]; then
-        stop_cluster "$1/cluster" immediate
-    fi
+        as_server pg_ctl stop --wait --silent --mode=immediate -D "$(dirname "$pid_file")" >/dev/null || true
+    done < <(find "$1" -path '*/scratch/*' -name postmaster.pid)
+    [[ ! -d $1/cluster ]] || stop_cluster "$1/cluster" immediate || true
     rm -rf -- "$1"
 }
 
+# One at a time, so that nobody takes a directory that has no lock yet for a left-over one.
+exec 7>"$STATE/throwaway.lock"
+flock 7
 # A run that was killed outright could not clean up: nobody holds its lock any more.
 for lock in "$STATE"/throwaway.*/lock; do
     [[ -e $lock ]] || continue
@@ -33,11 +34,12 @@ for lock in "$STATE"/throwaway.*/lock; do
         remove "$(dirname "$lock")"
     fi
 done
-
 dir=$(mktemp -d "$STATE/throwaway.XXXXXX")
 chmod 755 "$dir"
 exec 8>"$dir/lock"
 flock 8
+exec 7>&-
+
 child=
 # shellcheck disable=SC2317  # called by the trap
 ended() {
