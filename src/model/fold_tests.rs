@@ -1,1 +1,70 @@
+use super::*;
+use crate::model::writes::{Batch, OnConflict, settle};
 
+fn task(task_path: &str, task_id: &str, json: &str) -> Task {
+    let batch = Batch::parse(json, |_| true).expect("a batch");
+    let mut rows = settle(&[], batch, OnConflict::Error).expect("no conflict").store;
+    rows.sort_by_key(|row| row.idx);
+    Task { task_id: task_id.to_owned(), task_path: task_path.to_owned(), rows }
+}
+
+fn names(list: &[&str]) -> Vec<String> {
+    list.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn folded(
+    tasks: &[Task],
+    reducers: &[(&str, Reducer)],
+    state: &[(&str, &str)],
+) -> Result<Vec<(String, String)>, FoldError> {
+    let taken = finished(tasks, &[])?;
+    let reducers = reducers.iter().map(|(name, reducer)| ((*name).to_owned(), *reducer)).collect();
+    let mut values = state.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    fold("base", &taken, &reducers, &mut values)?;
+    let mut values: Vec<_> = values.into_iter().collect();
+    values.sort();
+    Ok(values)
+}
+
+#[test]
+fn required_tasks_must_have_finished() {
+    let tasks =
+        [task("", "a", "[]"), task("", "b", r#"[["__error__", 1]]"#), task("", "c", r#"[["__interrupt__", 1]]"#)];
+    assert_eq!(finished(&tasks, &names(&["a", "b", "c", "d"])), Err(FoldError::Unfinished(names(&["b", "c", "d"]))));
+    let taken: Vec<&str> = finished(&tasks, &names(&["a"])).unwrap().iter().map(|task| task.task_id.as_str()).collect();
+    assert_eq!(taken, ["a"]);
+}
+
+#[test]
+fn writes_fold_in_the_order_of_the_tasks_and_control_channels_stay_out() {
+    let tasks = [
+        task("p1", "z", r#"[["log", "z0"], ["log", ["z1", "z2"]], ["last", 1]]"#),
+        task("p2", "a", r#"[["__push__", 1], ["log", "a0"], ["last", 2], ["__return__", 3], ["__interrupt__", 4]]"#),
+        task("p3", "failed", r#"[["log", "no"], ["__error__", 1]]"#),
+        task("p4", "mark", "[]"),
+        task("p5", "none", r#"[["__no_writes__", null], ["__error_source_node__", 1]]"#),
+    ];
+    let reducers = [("log", Reducer::Append)];
+    let expected = [("last", "2"), ("log", r#"["s", "z0", "z1", "z2", "a0"]"#), ("other", "true")];
+    let expected: Vec<(String, String)> = expected.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+    assert_eq!(folded(&tasks, &reducers, &[("log", r#"["s"]"#), ("other", "true")]), Ok(expected));
+    let taken = finished(&tasks, &[]).unwrap();
+    assert_eq!(written_channels(&taken), ["log", "last"]);
+}
+
+#[test]
+fn a_write_that_a_reducer_cannot_take_is_named() {
+    let tasks = [task("", "ok", r#"[["n", 1]]"#), task("", "bad", r#"[["n", "x"]]"#)];
+    let error = folded(&tasks, &[("n", Reducer::Sum)], &[]).expect_err("refused");
+    assert!(matches!(error, FoldError::Reduce { channel, task_id, .. } if channel == "n" && task_id == "bad"));
+}
+
+#[test]
+fn rows_are_gathered_by_task_whatever_stands_between() {
+    let write = |idx| Write { idx, channel: "c".to_owned(), value_type: "json".to_owned(), value: "1".to_owned() };
+    let row = |path: &str, id: &str, idx| (id.to_owned(), path.to_owned(), write(idx));
+    // A special channel that came with another path than the ordinary writes of its task.
+    let tasks = group([row("", "t", -3), row("a", "u", 0), row("b", "t", 0)].into_iter());
+    let shown: Vec<(&str, usize)> = tasks.iter().map(|task| (task.task_id.as_str(), task.rows.len())).collect();
+    assert_eq!(shown, [("t", 2), ("u", 1)]);
+}
