@@ -37,7 +37,7 @@ for name in "${who[@]}"; do
     )
     [[ ! -d $ROOT/../shared ]] || options+=(--bind-ro "$ROOT/../shared" "$home/shared")
     enter_root "$bare" "${options[@]}" -- bash -euc '
-        git clone --quiet /srv/checkpointer.bundle checkpointer
+        git -c advice.detachedHead=false clone --quiet /srv/checkpointer.bundle checkpointer
         cd checkpointer
         make demo
         .ci/run

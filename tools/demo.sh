@@ -13,5 +13,6 @@ fi
 "$ROOT/tools/install.sh"
 venv=$("$ROOT/tools/venv.sh")
 say "running the demonstration"
-exec "$ROOT/tools/throwaway.sh" sh -c 'exec "$@" --uri "$CKPT_TEST_URI"' sh \
-    "$venv/bin/python" examples/resume/run.py "${input[@]}"
+exec "$ROOT/tools/throwaway.sh" sh -ec '
+    "$CKPT_PG_BIN/psql" -Xq -d "$CKPT_TEST_URI" -c "CREATE EXTENSION checkpointer"
+    exec "$@" --uri "$CKPT_TEST_URI"' sh "$venv/bin/python" examples/resume/run.py "${input[@]}"

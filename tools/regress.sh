@@ -23,4 +23,5 @@ PGPASSWORD=${BASH_REMATCH[2]} "$SYSTEM_PG/lib/pgxs/src/test/regress/pg_regress" 
     --dbname=checkpointer_regress setup "${tests[@]}" && exit
 status=$?
 cat "$output/regression.diffs" >&2 || true
+say "what the tests printed is in $output/results; where that is right, copy it to tests/pg_regress/expected"
 exit "$status"
