@@ -23,7 +23,7 @@ else
     [[ -e ${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt} ]] || need ca-certificates
     python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 9))' 2>/dev/null || need python3-venv
     [[ -x $SYSTEM_PG/bin/postgres ]] || need "postgresql-$PG"
-    [[ -x $SYSTEM_PG/lib/pgxs/src/test/regress/pg_regress ]] || need "postgresql-server-dev-$PG"
+    [[ -e /usr/include/postgresql/$PG/server/postgres.h ]] || need "postgresql-server-dev-$PG"
 fi
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 
