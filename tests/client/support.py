@@ -1,5 +1,6 @@
 """What the tests share: calling the extension's functions, and waiting for what another session does."""
 
+import json
 import os
 import subprocess
 import time
@@ -189,3 +190,28 @@ class Cluster:
             self.stop("immediate")
         self.programs.remove(self.data)
         self.programs.remove(self.socket)
+
+
+def split_json(text):
+    """The elements of a JSON array, or the (key, value) pairs of an object: each value as it is written."""
+    text = text.strip()
+    parts, depth, start, at = [], 0, 1, 1
+    while at < len(text):
+        if text[at] == '"':
+            at = json.decoder.scanstring(text, at + 1)[1]
+            continue
+        if text[at] in "[{":
+            depth += 1
+        elif text[at] in "]}" and depth:
+            depth -= 1
+        elif text[at] in ",]}" and not depth:
+            parts.append(text[start:at].strip())
+            start = at + 1
+        at += 1
+    parts = [] if parts == [""] else parts
+    return [split_member(part) for part in parts] if text[0] == "{" else parts
+
+
+def split_member(member):
+    key, end = json.decoder.scanstring(member, 1)
+    return key, member[end:].lstrip()[1:].lstrip()
