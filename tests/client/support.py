@@ -70,7 +70,7 @@ class Calls:
     def count(self, table, thread_id=None):
         if thread_id is None:
             return self.sql(f"SELECT pg_catalog.count(*) FROM @s.{table}")[0][0]
-        return self.sql(f"SELECT pg_catalog.count(*) FROM @s.{table} WHERE thread_id = %s", thread_id)[0][0]
+        return self.sql(f"SELECT pg_catalog.count(*) FROM @s.{table} WHERE thread_id OPERATOR(pg_catalog.=) %s", thread_id)[0][0]
 
 
 class Refusal:
