@@ -103,8 +103,8 @@ do_copy() { # [--from=IMAGE] [--chown=USER] SOURCE... DIRECTORY
         # Of a directory COPY takes what is in it, of a file its last name.
         local parent=$from/$source entry=.
         [[ -d $parent ]] || entry=./$(basename "$source") parent=$(dirname "$parent")
-        tar -C "$parent" --anchored "${exclude[@]}" --owner="+$owner" --group="+$group" -c "$entry" |
-            tar -C "$stage$target" --no-overwrite-dir -x
+        tar -C "$parent" --anchored "${exclude[@]}" --owner="x:$owner" --group="x:$group" -c "$entry" |
+            tar -C "$stage$target" --no-overwrite-dir --numeric-owner -x
     done
 }
 
