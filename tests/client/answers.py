@@ -2,6 +2,8 @@
 
 import json
 
+from support import ALL_TABLES
+
 BIG = "x" * 5000
 
 
@@ -75,3 +77,8 @@ def answers(calls, threads):
         ask("ckpt_window", thread, current='{"role": "user", "content": "now"}', preamble='[{"role": "system", "content": "s"}]')
         found["msg_id", thread] = calls.msg_id(thread, "user", "text"), calls.msg_id(thread, "user", '{"a": 1.0}', kind="json")
     return found
+
+
+def contents(calls):
+    """All rows of all tables."""
+    return {table: sorted(row[0] for row in calls.sql(f"SELECT t::text FROM @s.{table} t")) for table in ALL_TABLES}

@@ -170,6 +170,11 @@ class Cluster:
         self.programs.run("initdb", "-D", self.data, *options)
         return self
 
+    def copy(self, primary):
+        """Becomes a streaming standby of another cluster."""
+        self.programs.run("pg_basebackup", "-D", self.data, "-R", "-c", "fast", "--no-sync", "-d", primary.uri())
+        return self
+
     def start(self):
         log = os.path.join(self.data, "log")
         # fsync guards against the machine's power, not against a killed process.

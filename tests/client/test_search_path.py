@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from answers import answers, fill
+from answers import answers, contents, fill
 from support import ALL_TABLES, Calls, connect, quoted, refused
 
 SCHEMAS = ["agent_memory", "my-app", "Upper Case", "Über", "select", "a.b", "100% %I", "s" * 63]
@@ -33,11 +33,6 @@ def place(make_database, connection_to):
         return Calls(connection, schema)
 
     return make
-
-
-def contents(calls):
-    """All rows of all tables."""
-    return {table: sorted(map(str, calls.sql(f"SELECT t FROM @s.{table} t"))) for table in ALL_TABLES}
 
 
 def works(calls, prefix):
