@@ -103,11 +103,16 @@ def wait_until(what, holds):
         time.sleep(0.005)
 
 
-def wait_for_lock(observer, connection):
-    """Waits until the statement that `connection` runs in another thread waits for a lock."""
-    statement = "SELECT wait_event_type = 'Lock' FROM pg_catalog.pg_stat_activity WHERE pid = %s"
+def wait_for_lock(observer, connection, has_ended):
+    """Waits until the statement that `connection` runs in another thread waits for a lock; it must not end before."""
+    statement = "SELECT count(*) FROM pg_catalog.pg_locks WHERE pid = %s AND NOT granted"
     pid = connection.info.backend_pid
-    wait_until("the other session waits for a lock", lambda: observer.execute(statement, [pid]).fetchone()[0])
+
+    def waits():
+        assert not has_ended(), "the other session did not wait for the lock"
+        return observer.execute(statement, [pid]).fetchone()[0]
+
+    wait_until("the other session waits for a lock", waits)
 
 
 def at_once(works):
@@ -115,6 +120,23 @@ def at_once(works):
     with ThreadPoolExecutor(len(works)) as pool:
         futures = [pool.submit(work) for work in works]
         return [future.exception() or future.result() for future in futures]
+
+
+class Later:
+    """A call made in another thread while it waits for a lock that another session holds."""
+
+    def __init__(self, observer, calls, function, *args, **named):
+        self.pool = ThreadPoolExecutor(1)
+        self.future = self.pool.submit(calls.rows, function, *args, **named)
+        wait_for_lock(observer.connection, calls.connection, self.future.done)
+
+    def rows(self):
+        with self.pool:
+            return self.future.result(DEADLINE)
+
+    def value(self):
+        [[value]] = self.rows()
+        return value
 
 
 class Programs:
