@@ -25,24 +25,26 @@ def all_answers(calls, threads):
     return found
 
 
+@pytest.fixture(scope="module")
+def roles(admin):
+    for role in ROLES:
+        admin.execute(f'CREATE ROLE "{role}"')
+    return ROLES
+
+
 @pytest.fixture
-def source(make_database, connection_to, admin):
+def source(make_database, connection_to, roles):
     """A filled database, with the extension in a schema of its own, and the thread ids."""
     calls = Calls(connection_to(make_database()), "agent_memory")
     calls.connection.execute("CREATE SCHEMA agent_memory")
     calls.connection.execute("CREATE EXTENSION checkpointer SCHEMA agent_memory")
-    for role in ROLES:
-        admin.execute(f'CREATE ROLE "{role}"')
     for tenant in TENANTS:
         use_tenant(calls, tenant)
         threads = fill(calls)
     use_tenant(calls, "")
-    for role, level in ROLES.items():
+    for role, level in roles.items():
         calls.value("ckpt_grant", role, level)
-    yield calls, threads
-    for role in ROLES:
-        calls.connection.execute(f'DROP OWNED BY "{role}"')
-        admin.execute(f'DROP ROLE "{role}"')
+    return calls, threads
 
 
 def dump(programs, info, path, *options):
