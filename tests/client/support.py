@@ -46,8 +46,8 @@ class Calls:
 
     def rows(self, function, *args, **named):
         places = ["%s"] * len(args) + [f"{quoted(name)} => %s" for name in named]
-        statement = f"SELECT * FROM {quoted(self.schema)}.{quoted(function)}({', '.join(places)})"
-        return self.connection.execute(statement, [*args, *named.values()]).fetchall()
+        statement = f"SELECT * FROM @s.{quoted(function)}({', '.join(places)})"
+        return self.sql(statement, *args, *named.values())
 
     def row(self, function, *args, **named):
         rows = self.rows(function, *args, **named)
@@ -60,12 +60,15 @@ class Calls:
         return row[0]
 
     def msg_id(self, thread_id, role, content, turn="", kind="text"):
-        statement = f"SELECT {quoted(self.schema)}.msg_id(%s, %s, %s::pg_catalog.{kind}, %s)"
-        return self.connection.execute(statement, [thread_id, role, content, turn]).fetchone()[0]
+        statement = f"SELECT @s.msg_id(%s, %s, %s::pg_catalog.{kind}, %s)"
+        return self.sql(statement, thread_id, role, content, turn)[0][0]
 
     def sql(self, statement, *args):
         """Rows of a statement in which `@s` stands for the extension's schema."""
-        return self.connection.execute(statement.replace("@s", quoted(self.schema)), args or None).fetchall()
+        schema = quoted(self.schema)
+        # Where there are arguments, a % is the beginning of a place for one.
+        schema = schema.replace("%", "%%") if args else schema
+        return self.connection.execute(statement.replace("@s", schema), args or None).fetchall()
 
     def count(self, table, thread_id=None):
         if thread_id is None:

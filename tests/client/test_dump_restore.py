@@ -44,6 +44,11 @@ def source(make_database, connection_to, roles):
     use_tenant(calls, "")
     for role, level in roles.items():
         calls.value("ckpt_grant", role, level)
+    # A table of the application's own that builds on a function of the extension.
+    calls.connection.execute(
+        "CREATE TABLE said (body text, id text GENERATED ALWAYS AS (agent_memory.msg_id('t', 'user', body)) STORED UNIQUE)"
+    )
+    calls.connection.execute("INSERT INTO said VALUES ('hi'), ('ho')")
     return calls, threads
 
 
@@ -78,6 +83,7 @@ def test_everything_is_there_and_writing_goes_on(source, restored):
     calls, threads = source
     assert contents(restored) == contents(calls)
     assert all_answers(restored, threads) == all_answers(calls, threads)
+    assert restored.sql("SELECT body, id FROM public.said") == calls.sql("SELECT body, id FROM public.said")
     grants_are_there(calls, restored)
     writing_goes_on(calls, restored, threads)
 

@@ -123,7 +123,7 @@ def normalised(arguments):
 
 def test_arguments_have_the_names_order_and_defaults_of_the_contract(calls):
     rows = calls.sql(
-        f"SELECT proname, pg_get_function_arguments(oid) FROM pg_proc WHERE oid IN ({FUNCTIONS}) AND proname LIKE 'ckpt%%'"
+        f"SELECT proname, pg_get_function_arguments(oid) FROM pg_proc WHERE oid IN ({FUNCTIONS}) AND proname LIKE 'ckpt%'"
     )
     assert {name: normalised(arguments) for name, arguments in rows} == ARGUMENTS
     rows = calls.sql("SELECT pg_get_function_arguments(oid) FROM pg_proc WHERE proname = 'msg_id'")
