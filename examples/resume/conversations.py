@@ -87,7 +87,9 @@ def parse(line: str) -> Conversation:
     value = strict(line)
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
-    _name(value.get("id"), "id")
+    name = value.get("id")
+    name = name[1] if isinstance(name, tuple) else name  # a number: its digits
+    _name(name, "id")
     messages = value.get("messages")
     if not isinstance(messages, list) or not messages:
         raise ValueError("messages is no list, or an empty one")
@@ -108,7 +110,7 @@ def parse(line: str) -> Conversation:
             if before.get("role") != "tool" and not before.get("tool_calls"):
                 raise ValueError(f"message {index + 1}: a tool result, but no call right before it")
     turns.append(Turn(f"turn-{len(turns) + 1}", texts[begin:], len(steps)))
-    return Conversation(value["id"], line, texts, steps, turns)
+    return Conversation(name, line, texts, steps, turns)
 
 
 def _step(number: int, index: int, messages: List[Any], texts: List[str]) -> List[Call]:

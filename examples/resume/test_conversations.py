@@ -28,6 +28,9 @@ class Reading(unittest.TestCase):
         self.assertEqual(members('{ "a" : 1E2 ,"b":{}}'), {"a": "1E2", "b": "{}"})
         self.assertEqual(members("{ }"), {})
 
+    def test_an_id_may_be_a_number(self):
+        self.assertEqual(parse('{"id": 17, "messages": [%s]}' % ASK).id, "17")
+
     def test_numbers_compare_by_their_digits(self):
         self.assertNotEqual(strict("1.0"), strict("1.00"))
         self.assertNotEqual(strict("1"), strict('"1"'))
@@ -42,7 +45,8 @@ class Reading(unittest.TestCase):
     def test_turns_begin_at_user_messages(self):
         system = '{"role": "system", "content": "s"}'
         talk = parse(line(system, ASK, CALL % ONE, RESULT, ASK))
-        self.assertEqual([(turn.name, len(turn.messages), turn.steps) for turn in talk.turns], [("turn-1", 4, 1), ("turn-2", 1, 1)])
+        turns = [(turn.name, len(turn.messages), turn.steps) for turn in talk.turns]
+        self.assertEqual(turns, [("turn-1", 4, 1), ("turn-2", 1, 1)])
 
     def test_refused(self):
         for text, reason in [
