@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from support import ALL_TABLES, Calls, quoted, refused
+from support import ALL_TABLES, Calls, at_once, quoted, refused
 
 numbers = itertools.count(1)
 
@@ -235,3 +235,15 @@ def test_a_member_of_a_granted_role_may_what_the_role_may(filled, make_role):
     filled.value("ckpt_grant", group, "read")
     may(filled, member, READING)
     may_not(filled, member, WRITING)
+
+
+@pytest.mark.parametrize("same_role", [True, False])
+def test_deploys_that_grant_at_once_do_not_disturb_each_other(filled, make_role, connection_to, same_role):
+    deploys = [Calls(connection_to(filled.connection.info.dbname)) for _ in range(4)]
+    roles = [make_role()] * 4 if same_role else [make_role() for _ in range(4)]
+    for _ in range(5):
+        done = at_once([lambda d=d, r=r: d.rows("ckpt_grant", r, "write") for d, r in zip(deploys, roles, strict=True)])
+        assert not [error for error in done if isinstance(error, Exception)]
+    assert grants(filled) == {(role, "write") for role in roles}
+    for role in roles:
+        may(filled, role, READING)
