@@ -10,9 +10,9 @@ DECLARE
 BEGIN
     PERFORM @extschema@.checkpoint_check_role(role);
     IF level IS NULL THEN
-        RAISE EXCEPTION 'level must not be NULL' USING ERRCODE = 'null_value_not_allowed', HINT = 'Pass ''read'' or ''write''.';
+        RAISE EXCEPTION 'level must not be NULL' USING ERRCODE = 'null_value_not_allowed', DETAIL = 'NULL has no meaning here.', HINT = 'Pass ''read'' or ''write''.';
     ELSIF level <> ALL (ARRAY['read', 'write']) THEN
-        RAISE EXCEPTION 'level cannot be "%"', level USING ERRCODE = 'invalid_parameter_value', HINT = 'It is ''read'' or ''write''.';
+        RAISE EXCEPTION 'level cannot be "%"', level USING ERRCODE = 'invalid_parameter_value', DETAIL = 'There is no such level.', HINT = 'Pass ''read'' or ''write''.';
     END IF;
     PERFORM @extschema@.ckpt_revoke(role);
     INSERT INTO @extschema@.checkpoint_grants (role_name, level) VALUES (ckpt_grant.role, ckpt_grant.level);
@@ -45,10 +45,10 @@ SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
     IF role IS NULL THEN
-        RAISE EXCEPTION 'role must not be NULL' USING ERRCODE = 'null_value_not_allowed', HINT = 'Pass the name of a role.';
+        RAISE EXCEPTION 'role must not be NULL' USING ERRCODE = 'null_value_not_allowed', DETAIL = 'NULL has no meaning here.', HINT = 'Pass the name of a role.';
     ELSIF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = role) THEN
         RAISE EXCEPTION 'role "%" does not exist', role
-            USING ERRCODE = 'undefined_object', HINT = format('CREATE ROLE %I LOGIN; or check the spelling: names are case-sensitive here.', role);
+            USING ERRCODE = 'undefined_object', DETAIL = 'Nothing was granted or revoked.', HINT = format('CREATE ROLE %I LOGIN; or check the spelling: names are case-sensitive here.', role);
     END IF;
 END
 $function$;

@@ -89,6 +89,7 @@ pub fn names(argument: &str, values: Vec<Option<String>>) -> Result<Vec<String>>
 pub fn max_rows(value: Option<i32>) -> Result<Option<i64>> {
     match value {
         Some(rows) if rows < 0 => Err(Error::invalid(format!("max_rows must not be negative: {rows}"))
+            .detail("It is the most rows to return.")
             .hint("Leave it out, or pass NULL, for all rows.")),
         rows => Ok(rows.map(i64::from)),
     }
@@ -111,8 +112,10 @@ pub fn split<'a>(argument: &str, text: &'a str) -> Result<Shallow<'a>> {
     shallow(text).map_err(|error| Error::json(argument, text, &error))
 }
 
-pub fn wrong_json_type(argument: &str, must_be: &str, found: &Shallow<'_>) -> Error {
+pub fn wrong_json_type(argument: &str, must_be: &str, text: &str, found: &Shallow<'_>) -> Error {
+    let begins: String = text.chars().take(40).collect();
     Error::invalid(format!("{argument} must be {must_be}, not {}", found.type_name()))
+        .detail(format!("It begins with: {begins}"))
 }
 
 /// Refuses a result that Postgres could not hold, before it is put together.
@@ -129,7 +132,9 @@ pub fn check_result_size(what: &str, bytes: u64) -> Result<()> {
 pub fn object_text(argument: &str, text: &str) -> Result<()> {
     match split(argument, text)? {
         Shallow::Object(_) => Ok(()),
-        other => Err(wrong_json_type(argument, "an object", &other).hint("Pass an object such as {\"user_id\": 7}.")),
+        other => {
+            Err(wrong_json_type(argument, "an object", text, &other).hint("Pass an object such as {\"user_id\": 7}."))
+        }
     }
 }
 
@@ -137,6 +142,7 @@ pub fn on_conflict(value: Option<&str>) -> Result<OnConflict> {
     let value = required("on_conflict", value)?;
     OnConflict::by_name(value).ok_or_else(|| {
         Error::invalid(format!("on_conflict cannot be \"{value}\""))
-            .hint(format!("It is one of {}.", OnConflict::NAMES.join(", ")))
+            .detail("It says what happens where the same key has other content already.")
+            .hint(format!("Pass one of {}.", OnConflict::NAMES.join(", ")))
     })
 }

@@ -45,6 +45,7 @@ impl Error {
     pub fn null_argument(argument: &str) -> Self {
         let message = format!("{argument} must not be NULL");
         Error::new(PgSqlErrorCode::ERRCODE_NULL_VALUE_NOT_ALLOWED, message)
+            .detail("NULL has no meaning here.")
             .hint(format!("Pass a value for {argument}, or leave the argument out if it has a default."))
     }
 
@@ -56,6 +57,7 @@ impl Error {
     pub fn json(argument: &str, text: &str, error: &JsonError) -> Self {
         let path = crate::json::path_at(text, error.offset);
         Error::json_at(argument, &path, error)
+            .detail(format!("Found at byte {}. Nothing was stored.", error.offset + 1))
     }
 
     pub fn json_at(argument: &str, path: &str, error: &JsonError) -> Self {

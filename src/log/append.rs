@@ -56,7 +56,6 @@ static REPLACE: Statement = Statement::new(
 ///
 /// Errors: 22004, 22023, 54000 for arguments; 23505 the same id with other content.
 #[pg_extern(volatile, parallel_unsafe)]
-#[allow(clippy::type_complexity)]
 fn ckpt_append(
     fcinfo: pg_sys::FunctionCallInfo,
     thread_id: Option<&str>,
@@ -73,7 +72,7 @@ fn ckpt_append(
     let on_conflict = args::on_conflict(on_conflict)?;
     let db = Db::of_call(fcinfo)?;
     let append = Append { db: &db, thread_id, turn, on_conflict };
-    Ok(TableIterator::new(append.run(messages)?.into_iter()))
+    Ok(TableIterator::new(append.run(messages)?))
 }
 
 struct Append<'a> {

@@ -18,7 +18,6 @@ static MESSAGES: Statement = Statement::new(
 
 /// The messages between two seqs (exclusive), in order, at most so many.
 #[pg_extern(stable, parallel_safe)]
-#[allow(clippy::type_complexity)]
 fn ckpt_messages(
     fcinfo: pg_sys::FunctionCallInfo,
     thread_id: Option<&str>,
@@ -55,7 +54,7 @@ fn ckpt_messages(
         let content = parse_stored(thread_id, &text)?.content;
         Ok((row.must(1)?, row.must(2)?, row.must(3)?, content, JsonResult(text), row.must(4)?, row.get(6)?))
     })?;
-    Ok(TableIterator::new(rows.into_iter()))
+    Ok(TableIterator::new(rows))
 }
 
 /// A message that the log holds.

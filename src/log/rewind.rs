@@ -28,6 +28,7 @@ fn ckpt_rewind(
     let after_seq = args::required("after_seq", after_seq)?;
     if after_seq < 0 {
         return Err(Error::invalid(format!("after_seq must not be negative: {after_seq}"))
+            .detail("Messages are numbered from 1.")
             .hint("Pass the seq of the last message to keep, or 0 to remove all.")
             .into());
     }

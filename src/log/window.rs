@@ -44,7 +44,6 @@ type WindowRow = (i32, String, String, Option<String>, Option<String>, Option<i6
 ///
 /// Errors: 22004, 22023, 54000 for arguments.
 #[pg_extern(stable, parallel_safe)]
-#[allow(clippy::type_complexity)]
 fn ckpt_window(
     fcinfo: pg_sys::FunctionCallInfo,
     thread_id: Option<&str>,
@@ -71,7 +70,8 @@ fn ckpt_window(
     let size = args::required("size", size)?;
     if size < 0 {
         return Err(Error::invalid(format!("size must not be negative: {size}"))
-            .hint("Pass how many messages to show before the final turn; 0 for none.")
+            .detail("It is the most messages to show before the final turn.")
+            .hint("Pass 0 for none of them.")
             .into());
     }
     let current = current.map(|current| one_or_more("current", current)).transpose()?.unwrap_or_default();
@@ -80,7 +80,7 @@ fn ckpt_window(
     let db = Db::of_call(fcinfo)?;
     let mut log = Backward { db: &db, thread_id, below: i64::MAX, page: Vec::new(), size: size as usize };
     let rows = window(&mut log, size as usize, current, preamble, marker)?;
-    Ok(TableIterator::new(rows.into_iter()))
+    Ok(TableIterator::new(rows))
 }
 
 fn one_or_more<'a>(argument: &str, json: JsonText<'a>) -> Result<Vec<(&'a str, Message)>> {

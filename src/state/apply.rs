@@ -23,7 +23,6 @@ use std::collections::HashMap;
 /// Errors: 22004, 22023, 54000 for arguments and for writes that a reducer cannot take; P0002 no such checkpoint; 55000 a
 /// required task has not finished.
 #[pg_extern(volatile, parallel_unsafe)]
-#[allow(clippy::too_many_arguments)]
 fn ckpt_apply_writes(
     fcinfo: pg_sys::FunctionCallInfo,
     thread_id: Option<&str>,
@@ -183,7 +182,7 @@ fn parse_reducers(text: &str) -> Result<HashMap<String, Reducer>> {
     let members = match args::split("reducers", text)? {
         Shallow::Object(members) => members,
         other => {
-            return Err(args::wrong_json_type("reducers", "an object", &other)
+            return Err(args::wrong_json_type("reducers", "an object", text, &other)
                 .hint("Pass the reducer of each channel: {\"messages\": \"add_messages\", \"cost\": \"sum\"}."));
         }
     };
@@ -193,6 +192,7 @@ fn parse_reducers(text: &str) -> Result<HashMap<String, Reducer>> {
         let Some(reducer) = name.as_deref().and_then(Reducer::by_name) else {
             let known: Vec<&str> = Reducer::ALL.iter().map(|(name, _)| *name).collect();
             return Err(Error::invalid(format!("unknown reducer {} for channel \"{}\"", member.value, member.key))
+                .detail("Nothing was folded.")
                 .hint(format!("The reducers are {}.", known.join(", "))));
         };
         reducers.insert(member.key.into_owned(), reducer);

@@ -17,7 +17,6 @@ use pgrx::prelude::*;
 ///
 /// Errors: 22004, 22023, 54000 for arguments; P0002 unknown parent; 40001 the fence, or a lost race.
 #[pg_extern(volatile, parallel_unsafe)]
-#[allow(clippy::too_many_arguments)]
 fn ckpt_put(
     fcinfo: pg_sys::FunctionCallInfo,
     thread_id: Option<&str>,
@@ -99,11 +98,9 @@ impl Put<'_> {
         if latest == expected {
             return Ok(());
         }
-        let shown = |id: &str| {
-            if id.is_empty() { "none".to_owned() } else { format!("\"{id}\"") }
-        };
-        Err(Error::lost_race(format!("thread \"{}\" has moved on", self.thread_id))
-            .detail(format!("Its latest checkpoint is {}, and {} was expected.", shown(latest), shown(expected)))
+        let shown = |id: &str| if id.is_empty() { "no checkpoint".to_owned() } else { format!("checkpoint \"{id}\"") };
+        Err(Error::lost_race(format!("thread \"{}\" is not at the checkpoint that was expected", self.thread_id))
+            .detail(format!("It is at {}; expected was {}. Nothing was stored.", shown(latest), shown(expected)))
             .hint("Read the latest checkpoint with ckpt_resume and go on from there."))
     }
 
@@ -144,7 +141,7 @@ fn state_values(state: &str) -> Result<Values<'_>> {
     let members = match args::split("state", state)? {
         Shallow::Object(members) => members,
         other => {
-            return Err(args::wrong_json_type("state", "an object", &other)
+            return Err(args::wrong_json_type("state", "an object", state, &other)
                 .hint("Pass one member per channel: {\"messages\": […], \"step\": 3}."));
         }
     };
@@ -163,6 +160,6 @@ fn state_values(state: &str) -> Result<Values<'_>> {
 pub fn metadata_filter(metadata: &str) -> Result<Option<String>> {
     match args::split("metadata", metadata)? {
         Shallow::Object(members) => Ok(filterable(&members)),
-        other => Err(args::wrong_json_type("metadata", "an object", &other).hint("Pass {} for none.")),
+        other => Err(args::wrong_json_type("metadata", "an object", metadata, &other).hint("Pass {} for none.")),
     }
 }

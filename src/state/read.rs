@@ -39,7 +39,6 @@ fn columns(checkpoint: Checkpoint) -> CheckpointColumns {
 
 /// The latest checkpoint of a namespace: one row, or none. Reads no blob.
 #[pg_extern(stable, parallel_safe)]
-#[allow(clippy::type_complexity)]
 fn ckpt_latest(
     fcinfo: pg_sys::FunctionCallInfo,
     thread_id: Option<&str>,
@@ -137,7 +136,6 @@ static HISTORY: Statement = Statement::new(
 
 /// The chain of parents from a checkpoint (the latest by default), newest first. Ends at a gap.
 #[pg_extern(stable, parallel_safe)]
-#[allow(clippy::type_complexity)]
 fn ckpt_history(
     fcinfo: pg_sys::FunctionCallInfo,
     thread_id: Option<&str>,
@@ -209,7 +207,6 @@ static LIST_THREAD_FILTER: Statement =
 
 /// Checkpoints across threads and namespaces, by id descending.
 #[pg_extern(stable, parallel_safe)]
-#[allow(clippy::type_complexity)]
 fn ckpt_list(
     fcinfo: pg_sys::FunctionCallInfo,
     thread_id: default!(Option<&str>, "NULL"),

@@ -60,7 +60,6 @@ pub fn locked_tasks(db: &Db, thread_id: &str, checkpoint_ns: &str, checkpoint_id
 ///
 /// Errors: 22004, 22023, 54000 for arguments; 23505 the task has other writes; 55000 the checkpoint was folded.
 #[pg_extern(volatile, parallel_unsafe)]
-#[allow(clippy::too_many_arguments)]
 fn ckpt_put_writes(
     fcinfo: pg_sys::FunctionCallInfo,
     thread_id: Option<&str>,
@@ -150,6 +149,7 @@ fn parse_batch(writes: &str) -> Result<Batch> {
         BatchError::Channel { path, channel } => args::bad_channel_name("writes", &path, &channel),
         BatchError::Shape { path, found } => {
             Error::invalid(format!("writes must be a list of [\"channel\", value] pairs: at {path} stands {found}"))
+                .detail("Nothing was stored.")
                 .hint("Pass [[\"messages\", {…}], [\"count\", 1]], or [] for a task that finished without writes.")
         }
     })
@@ -157,7 +157,6 @@ fn parse_batch(writes: &str) -> Result<Batch> {
 
 /// What a restarted process needs: the latest checkpoint, what its tasks have done, and which are still to do.
 #[pg_extern(stable, parallel_safe)]
-#[allow(clippy::type_complexity)]
 fn ckpt_resume(
     fcinfo: pg_sys::FunctionCallInfo,
     thread_id: Option<&str>,
@@ -179,7 +178,7 @@ fn ckpt_resume(
     let thread_id = args::thread_id(thread_id)?;
     let checkpoint_ns = args::checkpoint_ns(checkpoint_ns)?;
     let row = resume(&Db::of_call(fcinfo)?, thread_id, checkpoint_ns)?;
-    Ok(TableIterator::new(row.into_iter()))
+    Ok(TableIterator::new(row))
 }
 
 type ResumeRow = (String, Vec<String>, JsonResult, JsonResult, JsonResult, Vec<String>);

@@ -1,0 +1,62 @@
+-- NULL where it makes no sense is 22004 and names the argument: each argument of each function once.
+CREATE TABLE null_calls (argument text, statement text);
+INSERT INTO null_calls VALUES
+    ('thread_id', $$SELECT ckpt_put(NULL, '{}')$$),
+    ('state', $$SELECT ckpt_put('t', NULL)$$),
+    ('metadata', $$SELECT ckpt_put('t', '{}', metadata => NULL)$$),
+    ('next', $$SELECT ckpt_put('t', '{}', next => NULL)$$),
+    ('next[2]', $$SELECT ckpt_put('t', '{}', next => ARRAY['a', NULL])$$),
+    ('checkpoint_ns', $$SELECT ckpt_put('t', '{}', checkpoint_ns => NULL)$$),
+    ('thread_id', $$SELECT * FROM ckpt_latest(NULL)$$),
+    ('checkpoint_ns', $$SELECT * FROM ckpt_latest('t', NULL)$$),
+    ('thread_id', $$SELECT ckpt_channel(NULL, 'c')$$),
+    ('channel', $$SELECT ckpt_channel('t', NULL)$$),
+    ('checkpoint_ns', $$SELECT ckpt_channel('t', 'c', checkpoint_ns => NULL)$$),
+    ('thread_id', $$SELECT ckpt_state(NULL)$$),
+    ('checkpoint_ns', $$SELECT ckpt_state('t', checkpoint_ns => NULL)$$),
+    ('channels[1]', $$SELECT ckpt_state('t', channels => ARRAY[NULL]::text[])$$),
+    ('thread_id', $$SELECT ckpt_put_writes(NULL, 'c', 'a', '[]')$$),
+    ('checkpoint_id', $$SELECT ckpt_put_writes('t', NULL, 'a', '[]')$$),
+    ('task_id', $$SELECT ckpt_put_writes('t', 'c', NULL, '[]')$$),
+    ('writes', $$SELECT ckpt_put_writes('t', 'c', 'a', NULL)$$),
+    ('checkpoint_ns', $$SELECT ckpt_put_writes('t', 'c', 'a', '[]', checkpoint_ns => NULL)$$),
+    ('task_path', $$SELECT ckpt_put_writes('t', 'c', 'a', '[]', task_path => NULL)$$),
+    ('on_conflict', $$SELECT ckpt_put_writes('t', 'c', 'a', '[]', on_conflict => NULL)$$),
+    ('thread_id', $$SELECT * FROM ckpt_resume(NULL)$$),
+    ('checkpoint_ns', $$SELECT * FROM ckpt_resume('t', NULL)$$),
+    ('thread_id', $$SELECT ckpt_apply_writes(NULL)$$),
+    ('checkpoint_ns', $$SELECT ckpt_apply_writes('t', NULL)$$),
+    ('tasks[1]', $$SELECT ckpt_apply_writes('t', tasks => ARRAY[NULL]::text[])$$),
+    ('reducers', $$SELECT ckpt_apply_writes('t', reducers => NULL)$$),
+    ('next', $$SELECT ckpt_apply_writes('t', next => NULL)$$),
+    ('metadata', $$SELECT ckpt_apply_writes('t', metadata => NULL)$$),
+    ('thread_id', $$SELECT * FROM ckpt_history(NULL)$$),
+    ('checkpoint_ns', $$SELECT * FROM ckpt_history('t', checkpoint_ns => NULL)$$),
+    ('thread_id', $$SELECT ckpt_fork(NULL, 'c')$$),
+    ('checkpoint_id', $$SELECT ckpt_fork('t', NULL)$$),
+    ('checkpoint_ns', $$SELECT ckpt_fork('t', 'c', NULL)$$),
+    ('thread_id', $$SELECT ckpt_delete_thread(NULL)$$),
+    ('thread_id', $$SELECT msg_id(NULL, 'user', 'x')$$),
+    ('role', $$SELECT msg_id('t', NULL, 'x')$$),
+    ('content', $$SELECT msg_id('t', 'user', NULL::text)$$),
+    ('content', $$SELECT msg_id('t', 'user', NULL::json)$$),
+    ('turn', $$SELECT msg_id('t', 'user', 'x', NULL)$$),
+    ('thread_id', $$SELECT * FROM ckpt_append(NULL, '[]')$$),
+    ('messages', $$SELECT * FROM ckpt_append('t', NULL)$$),
+    ('on_conflict', $$SELECT * FROM ckpt_append('t', '[]', on_conflict => NULL)$$),
+    ('thread_id', $$SELECT * FROM ckpt_messages(NULL)$$),
+    ('thread_id', $$SELECT ckpt_rewind(NULL, 0)$$),
+    ('after_seq', $$SELECT ckpt_rewind('t', NULL)$$),
+    ('thread_id', $$SELECT * FROM ckpt_window(NULL)$$),
+    ('size', $$SELECT * FROM ckpt_window('t', size => NULL)$$),
+    ('marker', $$SELECT * FROM ckpt_window('t', marker => NULL)$$),
+    ('role', $$SELECT ckpt_grant(NULL, 'read')$$),
+    ('level', $$SELECT ckpt_grant(current_user, NULL)$$),
+    ('role', $$SELECT ckpt_revoke(NULL)$$);
+
+SELECT c.statement, r.code, r.message
+FROM null_calls c, refused(c.statement) r
+WHERE (r.code, r.message) IS DISTINCT FROM ('22004', c.argument || ' must not be NULL') OR r.hint = '';
+SELECT count(*) AS refused FROM null_calls c, refused(c.statement) r WHERE r.code = '22004';
+
+DROP TABLE null_calls;
