@@ -38,8 +38,6 @@ COMMENT ON FUNCTION @extschema@.ckpt_grant(text, text) IS
     'Give a role ''read'' or ''write'' on the extension''s functions and tables';
 COMMENT ON FUNCTION @extschema@.ckpt_revoke(text) IS
     'Take back what ckpt_grant gave a role';
-COMMENT ON FUNCTION @extschema@.checkpoint_check_role(text) IS 'Part of ckpt_grant and ckpt_revoke: refuses a role that does not exist';
-COMMENT ON FUNCTION @extschema@.checkpoint_grantable(text) IS 'Part of ckpt_grant and ckpt_revoke: what a level is made of';
 
 DO $finalize$
 DECLARE

@@ -12,13 +12,13 @@ BEGIN
 
     SELECT c.relname INTO taken
     FROM pg_catalog.pg_class c
-    WHERE c.relnamespace = pg_catalog.quote_ident('@extschema@')::regnamespace
+    WHERE c.relnamespace = '@extschema@'::pg_catalog.regnamespace
       AND c.relname = ANY (ARRAY['checkpoint_heads', 'checkpoints', 'checkpoint_blobs', 'checkpoint_writes',
                                  'checkpoint_logs', 'checkpoint_messages', 'checkpoint_grants'])
     ORDER BY c.relname
     LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'schema "%" already has a table named "%"', '@extschema@', taken
+        RAISE EXCEPTION 'schema % already has a table named "%"', '@extschema@'::pg_catalog.regnamespace, taken
             USING ERRCODE = 'duplicate_table',
                   DETAIL = 'It belongs to another checkpointer, for example that of langgraph-checkpoint-postgres. Nothing was changed.',
                   HINT = 'Install into a schema of its own: CREATE SCHEMA agent_memory; CREATE EXTENSION checkpointer SCHEMA agent_memory;';

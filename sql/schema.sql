@@ -91,13 +91,11 @@ CREATE TABLE @extschema@.checkpoint_logs (
     thread_id text   COLLATE "C" NOT NULL,
     tenant    text   COLLATE "C" NOT NULL,
     last_seq  bigint NOT NULL,
-    revision  bigint NOT NULL,
     PRIMARY KEY (thread_id, tenant)
 ) WITH (fillfactor = 70);
 
 COMMENT ON TABLE  @extschema@.checkpoint_logs IS 'One row per message log: its counter, and the lock of its writers';
 COMMENT ON COLUMN @extschema@.checkpoint_logs.last_seq IS 'The last seq given out; never goes back';
-COMMENT ON COLUMN @extschema@.checkpoint_logs.revision IS 'Counts the changes of the log';
 
 CREATE TABLE @extschema@.checkpoint_messages (
     thread_id      text        COLLATE "C" NOT NULL,

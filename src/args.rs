@@ -23,9 +23,9 @@ pub fn required<T>(argument: &str, value: Option<T>) -> Result<T> {
 fn text<'a>(argument: &str, value: Option<&'a str>, most: usize, may_be_empty: bool) -> Result<&'a str> {
     let value = required(argument, value)?;
     if value.is_empty() && !may_be_empty {
-        return Err(
-            Error::invalid(format!("{argument} must not be empty")).hint(format!("Pass a text of 1 to {most} bytes."))
-        );
+        return Err(Error::invalid(format!("{argument} must not be empty"))
+            .detail("An empty text names nothing.")
+            .hint(format!("Pass a text of 1 to {most} bytes.")));
     }
     if value.len() > most {
         return Err(Error::invalid(format!("{argument} is too long: {} bytes", value.len()))
@@ -72,7 +72,7 @@ pub fn is_channel_name(name: &str) -> bool {
 pub fn bad_channel_name(argument: &str, path: &str, name: &str) -> Error {
     let shown: String = name.chars().take(40).collect();
     Error::invalid(format!("{argument} names a channel that cannot be kept: {} at {path}", crate::json::quote(&shown)))
-        .detail(format!("The name has {} bytes.", name.len()))
+        .detail(format!("The name has {} bytes. Nothing was stored.", name.len()))
         .hint(format!("A channel's name is a text of 1 to {MAX_NAME} bytes without U+0000."))
 }
 

@@ -9,6 +9,8 @@
 //! | 40001 | serialization failure | another process was first: read again and retry |
 //! | 54000 | program limit exceeded | a value or a result over a size limit |
 //! | 55000 | object not in prerequisite state | a fold before its tasks have finished, writes on a folded checkpoint |
+//! | 25006 | read only transaction | a writing function on a standby |
+//! | 42704 | undefined object | ckpt_grant and ckpt_revoke for a role that does not exist |
 //! | XX001 | data corrupted | a stored value does not match its checksum |
 //!
 //! Postgres adds its own, 42501 for missing privileges and 40001 under REPEATABLE READ and SERIALIZABLE among them.
@@ -90,6 +92,20 @@ impl Error {
                 "SELECT checkpoint_id FROM ckpt_list('{}') shows what there is.",
                 thread_id.replace('\'', "''")
             ))
+    }
+
+    pub fn no_role(role: &str) -> Self {
+        let quoted = crate::spi::quote_identifier(role);
+        Error::new(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, format!("role \"{role}\" does not exist"))
+            .detail("Nothing was granted or revoked.")
+            .hint(format!("CREATE ROLE {quoted} LOGIN; or check the spelling: names are case-sensitive here."))
+    }
+
+    pub fn standby() -> Self {
+        let message = "cannot write on a standby".to_owned();
+        Error::new(PgSqlErrorCode::ERRCODE_READ_ONLY_SQL_TRANSACTION, message)
+            .detail("This server is in recovery.")
+            .hint("Connect to the primary. Every reading function works here.")
     }
 
     pub fn conflict(message: impl Into<String>) -> Self {

@@ -4,6 +4,7 @@ use pgrx::prelude::*;
 
 mod args;
 mod error;
+mod grants;
 mod guc;
 mod json;
 mod json_types;
@@ -16,7 +17,6 @@ mod state;
 
 extension_sql_file!("../sql/preflight.sql", name = "preflight", bootstrap);
 extension_sql_file!("../sql/schema.sql", name = "schema", requires = ["preflight"]);
-extension_sql_file!("../sql/grants.sql", name = "grants", requires = ["schema"]);
 extension_sql_file!("../sql/finalize.sql", name = "finalize", finalize);
 
 #[pg_guard]

@@ -8,7 +8,7 @@
 //! on for an operator of `pg_catalog`; functions are written with `pg_catalog.` in front.
 
 use crate::args;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::{self, Oid, PgOid};
 use pgrx::spi::{OwnedPreparedStatement, SpiClient, SpiHeapTupleData};
@@ -118,6 +118,7 @@ impl Db {
         args: &[DatumWithOid<'_>],
         mut each: impl FnMut(&Row<'_>) -> Result<R>,
     ) -> Result<Vec<R>> {
+        must_be_able_to_write()?;
         Spi::connect_mut(|client| {
             let plan = self.plan(client, statement, Mode::Write)?;
             let rows = client.update(&*plan, None, args)?;
@@ -137,10 +138,22 @@ impl Db {
 
     /// Runs a writing statement and says how many rows it touched.
     pub fn execute(&self, statement: &'static Statement, args: &[DatumWithOid<'_>]) -> Result<u64> {
+        must_be_able_to_write()?;
         Spi::connect_mut(|client| {
             let plan = self.plan(client, statement, Mode::Write)?;
             Ok(client.update(&*plan, None, args)?.len() as u64)
         })
+    }
+
+    /// Runs a statement that has no parameters and no plan worth keeping, such as GRANT.
+    pub fn define(&self, sql: &str) -> Result<()> {
+        must_be_able_to_write()?;
+        Spi::connect_mut(|client| client.update(sql, None, &[]).map(drop))?;
+        Ok(())
+    }
+
+    pub fn quoted_schema(&self) -> String {
+        quote_identifier(&self.schema)
     }
 
     fn plan(
@@ -171,6 +184,17 @@ impl Db {
         PLANS.with_borrow_mut(|plans| plans.kept.insert(key, plan.clone()));
         Ok(plan)
     }
+}
+
+/// A standby has no transaction ids to give, which Postgres would only say as an internal error. (A READ ONLY transaction is
+/// refused by Postgres itself.)
+fn must_be_able_to_write() -> Result<()> {
+    // SAFETY: reads a flag in shared memory.
+    if unsafe { pg_sys::RecoveryInProgress() } { Err(Error::standby()) } else { Ok(()) }
+}
+
+pub fn quote_identifier(name: &str) -> String {
+    spi::quote_identifier(name)
 }
 
 /// How a plan is run: with the snapshot of the calling query and no transaction id, or with a snapshot of its own that sees
@@ -206,7 +230,7 @@ impl Plans {
 
 /// Puts the schema in the place of `@s` and qualifies the operators that are written with `@`.
 fn render(sql: &str, schema: &str) -> String {
-    let quoted = spi::quote_identifier(schema);
+    let quoted = quote_identifier(schema);
     let mut out = String::with_capacity(sql.len() * 2);
     let mut rest = sql;
     while let Some(at) = rest.find('@') {

@@ -11,12 +11,6 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::collections::HashMap;
 
-// Read before what is known, so that a revision that is still the same under the lock says that this is still all.
-static REVISION: Statement = Statement::new(
-    "SELECT l.revision FROM @s.checkpoint_logs l WHERE l.thread_id @= $1 AND l.tenant @= $2",
-    &[TEXT, TEXT],
-);
-
 static KNOWN: Statement = Statement::new(
     "SELECT m.msg_id, m.seq, m.message::pg_catalog.text FROM @s.checkpoint_messages m
      WHERE m.thread_id @= $1 AND m.tenant @= $2 AND m.msg_id @= ANY ($3)",
@@ -25,9 +19,9 @@ static KNOWN: Statement = Statement::new(
 
 // Takes the lock of the log, making it at the first touch, and the numbers for so many messages.
 static RESERVE: Statement = Statement::new(
-    "INSERT INTO @s.checkpoint_logs AS l (thread_id, tenant, last_seq, revision) VALUES ($1, $2, $3, 1)
-     ON CONFLICT (thread_id, tenant) DO UPDATE SET last_seq = l.last_seq @+ $3, revision = l.revision @+ 1
-     RETURNING l.last_seq, l.revision",
+    "INSERT INTO @s.checkpoint_logs AS l (thread_id, tenant, last_seq) VALUES ($1, $2, $3)
+     ON CONFLICT (thread_id, tenant) DO UPDATE SET last_seq = l.last_seq @+ $3
+     RETURNING l.last_seq",
     &[TEXT, TEXT, BIGINT],
 );
 
@@ -102,20 +96,16 @@ impl Append<'_> {
             return Ok(Vec::new());
         }
         // Most retries end here: all is known, and nothing is locked or written.
-        let revision = self.db.write_one(&REVISION, &self.log(), |row| row.must::<i64>(1))?.unwrap_or(0);
-        let mut known = self.known(&new)?;
+        let known = self.known(&new)?;
         if new.iter().all(|new| known.get(&new.id).is_some_and(|known| known.message.says_the_same(&new.message))) {
             return Ok(new.into_iter().map(|new| (known[&new.id].seq, new.id, false)).collect());
         }
         let reserved = new.len() as i64;
         let [thread_id, tenant] = self.log();
-        let (last_seq, locked_revision): (i64, i64) = self
-            .db
-            .write_one(&RESERVE, &[thread_id, tenant, param(reserved)], |row| Ok((row.must(1)?, row.must(2)?)))?
-            .unwrap_or((reserved, 1));
-        if locked_revision != revision + 1 {
-            known = self.known(&new)?;
-        }
+        let args = [thread_id, tenant, param(reserved)];
+        let last_seq: i64 = self.db.write_one(&RESERVE, &args, |row| row.must(1))?.unwrap_or(reserved);
+        // Again, under the lock: what was known may have been rewound or deleted, and what was not may have come.
+        let mut known = self.known(&new)?;
         let mut next_seq = last_seq - reserved + 1;
         let mut inserts: Vec<(i64, &New<'_>)> = Vec::new();
         let mut result = Vec::with_capacity(new.len());

@@ -6,9 +6,10 @@ use crate::spi::{BIGINT, Db, Statement, TEXT, param};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-// Changes the log's row, which locks it against appends; the counter stays, so that no seq is used again.
+// Writes the log's row, which locks it against appends and gives 40001 to those with an older snapshot; the counter stays as
+// it is, so that no seq is used again.
 static LOCK: Statement = Statement::new(
-    "UPDATE @s.checkpoint_logs AS l SET revision = l.revision @+ 1 WHERE l.thread_id @= $1 AND l.tenant @= $2",
+    "UPDATE @s.checkpoint_logs AS l SET last_seq = l.last_seq WHERE l.thread_id @= $1 AND l.tenant @= $2",
     &[TEXT, TEXT],
 );
 

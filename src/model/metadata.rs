@@ -2,11 +2,14 @@
 
 use crate::json::{EventKind, Member, Walker, unquote};
 
-/// Bounds within those of `jsonb` and `numeric`, with room to spare.
-const MAX_DEPTH: usize = 500;
-const MAX_NUMBER_LENGTH: usize = 1_000;
-const MAX_EXPONENT: i64 = 10_000;
-const MAX_BYTES: usize = 100 * 1024 * 1024;
+/// Deeper values reach the limit of the stack (`max_stack_depth`) somewhere; at the default of 2 MB not before this.
+const MAX_DEPTH: usize = 5_000;
+/// Of `numeric`, in which `jsonb` keeps numbers.
+const MAX_WHOLE_DIGITS: i64 = 131_072;
+const MAX_FRACTION_DIGITS: i64 = 16_383;
+const MAX_EXPONENT: i64 = i32::MAX as i64 / 2;
+/// The strings of one `jsonb` array or object together may have 256 MB.
+const MAX_BYTES: usize = 200 * 1024 * 1024;
 
 /// The members that `jsonb` can hold, as the text of one object; `None` where there are none.
 pub fn filterable(members: &[Member<'_>]) -> Option<String> {
@@ -43,8 +46,17 @@ fn jsonb_can_hold(value: &str) -> bool {
 }
 
 fn number_fits(text: &str) -> bool {
-    let exponent = text.split_once(['e', 'E']).map_or(Ok(0), |(_, exponent)| exponent.parse::<i64>());
-    text.len() <= MAX_NUMBER_LENGTH && exponent.is_ok_and(|exponent| exponent.abs() <= MAX_EXPONENT)
+    let unsigned = text.trim_start_matches('-');
+    let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
+    let Some(exponent) = exponent.parse::<i64>().ok().filter(|exponent| exponent.abs() < MAX_EXPONENT) else {
+        return false;
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let leading_zeros = whole.bytes().chain(fraction.bytes()).take_while(|digit| *digit == b'0').count();
+    let is_zero = leading_zeros == whole.len() + fraction.len();
+    let whole_digits = (whole.len() as i64 - leading_zeros as i64) + exponent;
+    let fraction_digits = fraction.len() as i64 - exponent;
+    fraction_digits <= MAX_FRACTION_DIGITS && (is_zero || whole_digits <= MAX_WHOLE_DIGITS)
 }
 
 #[cfg(test)]
@@ -61,11 +73,30 @@ mod tests {
 
     #[test]
     fn what_jsonb_cannot_hold_is_left_out_and_nothing_else() {
-        let deep = format!("{}{}", "[".repeat(501), "]".repeat(501));
+        let deep = format!("{}{}", "[".repeat(5_001), "]".repeat(5_001));
         let text = format!(
-            r#"{{"a":1,"nul":"x\u0000","nested":{{"b":["\u0000"]}},"\u0000":1,"big":1e99999,"deep":{deep},"z":{{"k":"\\u0000"}}}}"#
+            r#"{{"a":1,"nul":"x\u0000","nested":{{"b":["\u0000"]}},"\u0000":1,"big":1e131072,"small":1e-16384,"deep":{deep},"z":{{"k":"\\u0000"}}}}"#
         );
         assert_eq!(filterable_of(&text).as_deref(), Some(r#"{"a": 1, "z": {"k":"\\u0000"}}"#));
+    }
+
+    #[test]
+    fn numbers_fit_as_far_as_numeric_goes() {
+        for (text, fits) in [
+            ("1e131071", true),
+            ("1e131072", false),
+            ("-0.001e131074", true),
+            ("0.001e131075", false),
+            ("0e131072", true),
+            ("1e-16383", true),
+            ("1e-16384", false),
+            ("1.5e-16383", false),
+            ("1e1073741823", false),
+            ("0e99999999999999999999", false),
+            ("1180591620717411303424", true),
+        ] {
+            assert_eq!(number_fits(text), fits, "{text}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ static HEADS: Statement = delete_from!("checkpoint_heads");
 static LOGS: Statement = delete_from!("checkpoint_logs");
 
 static LOCK_LOG: Statement = Statement::new(
-    "SELECT l.revision FROM @s.checkpoint_logs l WHERE l.thread_id @= $1 AND l.tenant @= $2 FOR UPDATE",
+    "SELECT l.last_seq FROM @s.checkpoint_logs l WHERE l.thread_id @= $1 AND l.tenant @= $2 FOR UPDATE",
     &[TEXT, TEXT],
 );
 
