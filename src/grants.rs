@@ -63,7 +63,7 @@ fn ckpt_grant(
     if !LEVELS.contains(&level) {
         return Err(Error::invalid(format!("level cannot be \"{level}\""))
             .detail("There is no such level.")
-            .hint(format!("Pass one of {}.", LEVELS.join(", ")))
+            .hint("Pass 'read' or 'write'.")
             .into());
     }
     Ok(grant(&Db::of_call(fcinfo)?, role, level)?)
