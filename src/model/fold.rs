@@ -1,8 +1,9 @@
 //! The fold: which pending writes become part of the next state, in which order, and what they make of each channel.
 
-use super::reducer::{Origin, ReduceError, Reducer, reduce};
+use super::reducer::{Accumulator, Origin, ReduceError, Reducer};
 use super::writes::{Standing, Write, enters_state, standing};
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 /// A task and its rows, which are in the order of their idx.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,43 +50,41 @@ pub enum FoldError {
 /// The tasks whose writes the fold takes: every finished one. `required` must be among them.
 pub fn finished<'a>(tasks: &'a [Task], required: &[String]) -> Result<Vec<&'a Task>, FoldError> {
     let finished: Vec<&Task> = tasks.iter().filter(|task| task.standing() == Standing::Finished).collect();
-    let missing: Vec<String> =
-        required.iter().filter(|id| !finished.iter().any(|task| task.task_id == **id)).cloned().collect();
+    let done: HashSet<&str> = finished.iter().map(|task| task.task_id.as_str()).collect();
+    let missing: Vec<String> = required.iter().filter(|id| !done.contains(id.as_str())).cloned().collect();
     if missing.is_empty() { Ok(finished) } else { Err(FoldError::Unfinished(missing)) }
 }
 
 /// The channels that the writes of `tasks` reach, each once, in the order in which they are first written.
 pub fn written_channels<'a>(tasks: &[&'a Task]) -> Vec<&'a str> {
-    let mut channels = Vec::new();
-    for write in state_writes(tasks) {
-        let channel = write.1.channel.as_str();
-        if !channels.contains(&channel) {
-            channels.push(channel);
-        }
-    }
-    channels
+    let mut seen = HashSet::new();
+    state_writes(tasks).map(|(_, write)| write.channel.as_str()).filter(|channel| seen.insert(*channel)).collect()
 }
 
-/// Folds the writes of `tasks`, in order, into `values`, which holds the present value of each written channel that has one.
+/// Folds the writes of `tasks`, in order. `current` holds the present value of each written channel that has one and whose
+/// reducer looks at it; the result the next value of each written channel.
 pub fn fold(
     checkpoint_id: &str,
     tasks: &[&Task],
     reducers: &HashMap<String, Reducer>,
-    values: &mut HashMap<String, String>,
-) -> Result<(), FoldError> {
+    current: &HashMap<String, String>,
+) -> Result<HashMap<String, String>, FoldError> {
+    let mut accumulators: HashMap<&str, Accumulator> = HashMap::new();
     for (task_id, write) in state_writes(tasks) {
-        let reducer = reducers.get(&write.channel).copied().unwrap_or(Reducer::Replace);
-        let origin = Origin { checkpoint_id, task_id, idx: write.idx };
-        let current = values.get(&write.channel).map(String::as_str);
-        let next = reduce(reducer, current, &write.value, origin).map_err(|error| FoldError::Reduce {
-            channel: write.channel.clone(),
-            task_id: task_id.to_owned(),
-            reducer,
-            error,
-        })?;
-        values.insert(write.channel.clone(), next);
+        let channel = write.channel.as_str();
+        let reducer = reducers.get(channel).copied().unwrap_or(Reducer::Replace);
+        let failed =
+            |error| FoldError::Reduce { channel: channel.to_owned(), task_id: task_id.to_owned(), reducer, error };
+        let accumulator = match accumulators.entry(channel) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let current = current.get(channel).map(String::as_str);
+                entry.insert(Accumulator::new(reducer, current).map_err(failed)?)
+            }
+        };
+        accumulator.add(&write.value, Origin { checkpoint_id, task_id, idx: write.idx }).map_err(failed)?;
     }
-    Ok(())
+    Ok(accumulators.into_iter().map(|(channel, value)| (channel.to_owned(), value.finish())).collect())
 }
 
 fn state_writes<'a>(tasks: &[&'a Task]) -> impl Iterator<Item = (&'a str, &'a Write)> {

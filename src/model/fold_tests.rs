@@ -19,8 +19,9 @@ fn folded(
 ) -> Result<Vec<(String, String)>, FoldError> {
     let taken = finished(tasks, &[])?;
     let reducers = reducers.iter().map(|(name, reducer)| ((*name).to_owned(), *reducer)).collect();
-    let mut values = state.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    fold("base", &taken, &reducers, &mut values)?;
+    let mut values: HashMap<String, String> =
+        state.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    values.extend(fold("base", &taken, &reducers, &values)?);
     let mut values: Vec<_> = values.into_iter().collect();
     values.sort();
     Ok(values)

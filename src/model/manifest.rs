@@ -57,10 +57,6 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    pub fn channel(&self, name: &str) -> Option<&Channel> {
-        self.channels.iter().find(|channel| channel.name == name)
-    }
-
     /// The digests of the values that stand in `checkpoint_blobs`.
     pub fn digests(&self) -> impl Iterator<Item = Digest> {
         self.channels.iter().filter_map(|channel| match &channel.place {

@@ -75,31 +75,185 @@ pub struct Origin<'a> {
     pub idx: i32,
 }
 
-/// The channel's next value. `current` is `None` where the channel is absent, which every reducer takes for its identity.
-pub fn reduce(reducer: Reducer, current: Option<&str>, write: &str, origin: Origin<'_>) -> Result<String, ReduceError> {
-    match reducer {
-        Reducer::Replace => Ok(write.trim().to_owned()),
-        Reducer::Append => {
-            let list = list_of(current)?;
-            Ok(join(current, &list, &elements_of(write)?))
+/// A channel's value on its way through a fold: begun with the value it has, given the writes one by one, finished once. Each
+/// write costs what it adds, whatever the channel holds.
+pub enum Accumulator {
+    Replace(Option<String>),
+    Append(List),
+    AddMessages {
+        list: List,
+        place_of: HashMap<String, usize>,
+    },
+    Union {
+        list: List,
+        known: HashSet<String>,
+    },
+    /// One number alone keeps its text; a sum is written by value.
+    Sum {
+        alone: Option<String>,
+        value: Option<BigDecimal>,
+    },
+    Merge {
+        members: Vec<(String, String)>,
+        place_of: HashMap<String, usize>,
+        untouched: Option<String>,
+    },
+}
+
+impl Accumulator {
+    /// `current` is `None` where the channel is absent, which every reducer takes for its identity.
+    pub fn new(reducer: Reducer, current: Option<&str>) -> Result<Self, ReduceError> {
+        Ok(match reducer {
+            Reducer::Replace => Accumulator::Replace(current.map(str::to_owned)),
+            Reducer::Append => Accumulator::Append(List::new(current)?.0),
+            Reducer::AddMessages => {
+                let (list, elements) = List::new(current)?;
+                let mut place_of = HashMap::new();
+                for (place, element) in elements.iter().enumerate() {
+                    if let Some(id) = shallow(element)?.member("id").filter(|id| id.starts_with('"')) {
+                        place_of.insert(unquote(id)?.into_owned(), place);
+                    }
+                }
+                Accumulator::AddMessages { list, place_of }
+            }
+            Reducer::Union => {
+                let (list, elements) = List::new(current)?;
+                let known = elements.into_iter().map(canonical).collect::<Result<_, _>>()?;
+                Accumulator::Union { list, known }
+            }
+            Reducer::Sum => Accumulator::Sum {
+                value: current.map(|current| number(current, Whose::Channel)).transpose()?,
+                alone: current.map(|current| current.trim().to_owned()),
+            },
+            Reducer::Merge => {
+                let mut merged = Accumulator::Merge {
+                    members: Vec::new(),
+                    place_of: HashMap::new(),
+                    untouched: current.map(|current| current.trim().to_owned()),
+                };
+                if let Some(current) = current {
+                    merged.merge(current, Whose::Channel)?;
+                }
+                merged
+            }
+        })
+    }
+
+    pub fn add(&mut self, write: &str, origin: Origin<'_>) -> Result<(), ReduceError> {
+        match self {
+            Accumulator::Replace(value) => *value = Some(write.trim().to_owned()),
+            Accumulator::Append(list) => elements_of(write)?.into_iter().for_each(|element| list.push(element)),
+            Accumulator::AddMessages { list, place_of } => add_messages(list, place_of, write, origin)?,
+            Accumulator::Union { list, known } => {
+                for element in elements_of(write)? {
+                    if known.insert(canonical(element)?) {
+                        list.push(element);
+                    }
+                }
+            }
+            Accumulator::Sum { alone, value } => {
+                let added = number(write, Whose::Write)?;
+                *alone = value.is_none().then(|| write.trim().to_owned());
+                *value = Some(match value.take() {
+                    Some(value) => value + added,
+                    None => added,
+                });
+            }
+            Accumulator::Merge { .. } => self.merge(write, Whose::Write)?,
         }
-        Reducer::Union => union(current, write),
-        Reducer::AddMessages => add_messages(current, write, origin),
-        Reducer::Sum => sum(current, write),
-        Reducer::Merge => merge(current, write),
+        Ok(())
+    }
+
+    pub fn finish(self) -> String {
+        match self {
+            Accumulator::Replace(value) => value.unwrap_or_default(),
+            Accumulator::Append(list) | Accumulator::AddMessages { list, .. } | Accumulator::Union { list, .. } => {
+                list.finish()
+            }
+            Accumulator::Sum { alone: Some(text), .. } => text,
+            Accumulator::Sum { value, .. } => value.map(|value| value.to_plain_string()).unwrap_or_default(),
+            Accumulator::Merge { untouched: Some(text), .. } => text,
+            Accumulator::Merge { members, .. } => {
+                let parts: Vec<String> = members.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+                format!("{{{}}}", parts.join(", "))
+            }
+        }
+    }
+
+    fn merge(&mut self, object: &str, whose: Whose) -> Result<(), ReduceError> {
+        let Accumulator::Merge { members, place_of, untouched } = self else {
+            return Ok(());
+        };
+        let added = match shallow(object)? {
+            Shallow::Object(added) => added,
+            other => return wrong_type("an object", whose, &other),
+        };
+        if whose == Whose::Write {
+            // The first write of all stands as it is written.
+            *untouched = (members.is_empty() && untouched.is_none()).then(|| object.trim().to_owned());
+        }
+        for member in added {
+            match place_of.get(member.key.as_ref()) {
+                Some(&place) => members[place].1 = member.value.to_owned(),
+                None => {
+                    place_of.insert(member.key.into_owned(), members.len());
+                    members.push((member.raw_key.to_owned(), member.value.to_owned()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A JSON list that grows at its end. The text that was there stays as it is until an element of it is replaced.
+pub struct List {
+    /// Up to, and without, the closing bracket.
+    text: String,
+    length: usize,
+    /// New texts of elements, by place.
+    replaced: HashMap<usize, String>,
+}
+
+impl List {
+    /// The list, and the elements that it has.
+    fn new(current: Option<&str>) -> Result<(List, Vec<&str>), ReduceError> {
+        let elements = match current.map(shallow).transpose()? {
+            None => Vec::new(),
+            Some(Shallow::Array(elements)) => elements,
+            Some(other) => return wrong_type("an array", Whose::Channel, &other),
+        };
+        let text = match current {
+            Some(current) if !elements.is_empty() => current.trim().strip_suffix(']').unwrap_or_default(),
+            _ => "[",
+        };
+        Ok((List { text: text.to_owned(), length: elements.len(), replaced: HashMap::new() }, elements))
+    }
+
+    fn push(&mut self, element: &str) {
+        if self.length > 0 {
+            self.text.push_str(", ");
+        }
+        self.text.push_str(element);
+        self.length += 1;
+    }
+
+    fn finish(mut self) -> String {
+        self.text.push(']');
+        if self.replaced.is_empty() {
+            return self.text;
+        }
+        let elements = match shallow(&self.text) {
+            Ok(Shallow::Array(elements)) => elements,
+            _ => Vec::new(),
+        };
+        let texts = elements.iter().enumerate();
+        let texts = texts.map(|(place, element)| self.replaced.get(&place).map_or(*element, String::as_str));
+        format!("[{}]", texts.collect::<Vec<_>>().join(", "))
     }
 }
 
 fn wrong_type<T>(needs: &'static str, whose: Whose, value: &Shallow<'_>) -> Result<T, ReduceError> {
     Err(ReduceError::WrongType { needs, whose, found: value.type_name() })
-}
-
-fn list_of(current: Option<&str>) -> Result<Vec<&str>, ReduceError> {
-    match current.map(shallow).transpose()? {
-        None => Ok(Vec::new()),
-        Some(Shallow::Array(elements)) => Ok(elements),
-        Some(other) => wrong_type("an array", Whose::Channel, &other),
-    }
 }
 
 /// A written list stands for its elements, any other value for itself.
@@ -110,45 +264,12 @@ fn elements_of(write: &str) -> Result<Vec<&str>, ReduceError> {
     })
 }
 
-/// The list with more elements behind it; the text of what was there is kept as it is.
-fn join<S: AsRef<str>>(current: Option<&str>, list: &[&str], more: &[S]) -> String {
-    let more = more.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
-    match current {
-        Some(text) if more.is_empty() => text.trim().to_owned(),
-        Some(text) if !list.is_empty() => {
-            let open = text.trim().strip_suffix(']').unwrap_or_default();
-            format!("{open}, {more}]")
-        }
-        _ => format!("[{more}]"),
-    }
-}
-
-fn union(current: Option<&str>, write: &str) -> Result<String, ReduceError> {
-    let list = list_of(current)?;
-    let mut known: HashSet<String> = HashSet::new();
-    for element in &list {
-        known.insert(canonical(element)?);
-    }
-    let mut new = Vec::new();
-    for element in elements_of(write)? {
-        if known.insert(canonical(element)?) {
-            new.push(element);
-        }
-    }
-    Ok(join(current, &list, &new))
-}
-
-fn add_messages(current: Option<&str>, write: &str, origin: Origin<'_>) -> Result<String, ReduceError> {
-    let list = list_of(current)?;
-    let mut place_of: HashMap<String, usize> = HashMap::new();
-    for (place, element) in list.iter().enumerate() {
-        let message = shallow(element)?;
-        if let Some(id) = message.member("id").filter(|id| id.starts_with('"')) {
-            place_of.insert(unquote(id)?.into_owned(), place);
-        }
-    }
-    let mut replaced: HashMap<usize, String> = HashMap::new();
-    let mut new: Vec<String> = Vec::new();
+fn add_messages(
+    list: &mut List,
+    place_of: &mut HashMap<String, usize>,
+    write: &str,
+    origin: Origin<'_>,
+) -> Result<(), ReduceError> {
     for (at, element) in elements_of(write)?.into_iter().enumerate() {
         let message = shallow(element)?;
         let Shallow::Object(_) = message else {
@@ -169,21 +290,16 @@ fn add_messages(current: Option<&str>, write: &str, origin: Origin<'_>) -> Resul
             Some(_) => return Err(ReduceError::BadMessage("its \"id\" is not a string")),
         };
         match place_of.get(&id) {
-            Some(&place) if place < list.len() => {
-                replaced.insert(place, text);
+            Some(&place) => {
+                list.replaced.insert(place, text);
             }
-            Some(&place) => new[place - list.len()] = text,
             None => {
-                place_of.insert(id, list.len() + new.len());
-                new.push(text);
+                place_of.insert(id, list.length);
+                list.push(&text);
             }
         }
     }
-    if replaced.is_empty() {
-        return Ok(join(current, &list, &new));
-    }
-    let kept = list.iter().enumerate().map(|(place, element)| replaced.get(&place).map_or(*element, String::as_str));
-    Ok(format!("[{}]", kept.chain(new.iter().map(String::as_str)).collect::<Vec<_>>().join(", ")))
+    Ok(())
 }
 
 fn with_id(message: &Shallow<'_>, id: &str) -> String {
@@ -196,16 +312,11 @@ fn with_id(message: &Shallow<'_>, id: &str) -> String {
     format!("{{{}}}", parts.join(", "))
 }
 
-fn sum(current: Option<&str>, write: &str) -> Result<String, ReduceError> {
-    let number = |text: &str, whose| match shallow(text)? {
+fn number(text: &str, whose: Whose) -> Result<BigDecimal, ReduceError> {
+    match shallow(text)? {
         Shallow::Number(number) => decimal(number),
         other => wrong_type("a number", whose, &other),
-    };
-    let added = number(write, Whose::Write)?;
-    let Some(current) = current else {
-        return Ok(write.trim().to_owned());
-    };
-    Ok((number(current, Whose::Channel)? + added).to_plain_string())
+    }
 }
 
 fn decimal(text: &str) -> Result<BigDecimal, ReduceError> {
@@ -219,31 +330,6 @@ fn decimal(text: &str) -> Result<BigDecimal, ReduceError> {
         return Err(ReduceError::TooManyDigits);
     }
     Ok(value)
-}
-
-fn merge(current: Option<&str>, write: &str) -> Result<String, ReduceError> {
-    let added = match shallow(write)? {
-        Shallow::Object(members) => members,
-        other => return wrong_type("an object", Whose::Write, &other),
-    };
-    let mut members = match current.map(shallow).transpose()? {
-        None => return Ok(write.trim().to_owned()),
-        Some(Shallow::Object(members)) => members,
-        Some(other) => return wrong_type("an object", Whose::Channel, &other),
-    };
-    let mut place_of: HashMap<String, usize> =
-        members.iter().enumerate().map(|(place, member)| (member.key.clone().into_owned(), place)).collect();
-    for member in added {
-        match place_of.get(member.key.as_ref()) {
-            Some(&place) => members[place].value = member.value,
-            None => {
-                place_of.insert(member.key.clone().into_owned(), members.len());
-                members.push(member);
-            }
-        }
-    }
-    let parts: Vec<String> = members.iter().map(|member| format!("{}: {}", member.raw_key, member.value)).collect();
-    Ok(format!("{{{}}}", parts.join(", ")))
 }
 
 #[cfg(test)]

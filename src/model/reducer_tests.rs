@@ -3,6 +3,12 @@ use proptest::prelude::*;
 
 const ORIGIN: Origin<'_> = Origin { checkpoint_id: "c", task_id: "t", idx: 0 };
 
+fn reduce(reducer: Reducer, current: Option<&str>, write: &str, origin: Origin<'_>) -> Result<String, ReduceError> {
+    let mut accumulator = Accumulator::new(reducer, current)?;
+    accumulator.add(write, origin)?;
+    Ok(accumulator.finish())
+}
+
 fn value(reducer: Reducer, current: Option<&str>, write: &str) -> String {
     reduce(reducer, current, write, ORIGIN).expect("a value")
 }
@@ -113,6 +119,33 @@ fn every_reducer_has_its_name() {
         assert_eq!((Reducer::by_name(name), reducer.name()), (Some(reducer), name));
     }
     assert_eq!(Reducer::by_name("Append"), None);
+}
+
+/// All writes in one fold give what folds one after the other give.
+#[test]
+fn writes_accumulate() {
+    for (reducer, current, writes) in [
+        (Reducer::Append, Some("[1]"), vec!["2", "[3, 4]", "[]"]),
+        (Reducer::Append, None, vec!["[]", "[[]]"]),
+        (
+            Reducer::AddMessages,
+            Some(r#"[{"id":"a"}, {"x":1}]"#),
+            vec![r#"{"id":"b","n":1}"#, r#"[{"id":"a","n":2},{"id":"b","n":3}]"#],
+        ),
+        (Reducer::Union, Some("[1]"), vec!["[2,1.0]", "2", "3"]),
+        (Reducer::Sum, None, vec!["1.50", "1", "-0.5"]),
+        (Reducer::Merge, None, vec![r#"{"a":1}"#, r#"{"b":2}"#, r#"{"a":3}"#]),
+        (Reducer::Merge, Some("{}"), vec![r#"{ "a":1}"#]),
+        (Reducer::Replace, Some("1"), vec!["2", "3"]),
+    ] {
+        let mut at_once = Accumulator::new(reducer, current).unwrap();
+        let mut one_by_one = current.map(str::to_owned);
+        for write in writes {
+            at_once.add(write, ORIGIN).unwrap();
+            one_by_one = Some(value(reducer, one_by_one.as_deref(), write));
+        }
+        assert_eq!(Some(at_once.finish()), one_by_one, "{reducer:?}");
+    }
 }
 
 proptest! {

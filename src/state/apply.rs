@@ -15,7 +15,7 @@ use crate::model::reducer::{MAX_DIGITS, ReduceError, Reducer, Whose};
 use crate::spi::{Db, Statement, TEXT, param};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Folds the pending writes of a checkpoint (the latest by default) into a new one and returns its id; the checkpoint's own id
 /// where no task has finished; the id of the earlier fold where there was one.
@@ -108,15 +108,14 @@ impl Apply<'_> {
 
     /// The values that the written channels get. Only those that are not simply replaced are read.
     fn fold(&self, db: &Db, base: &Checkpoint, tasks: &[Task], finished: &[&Task]) -> Result<HashMap<String, String>> {
-        let written = written_channels(finished);
+        let written: HashSet<&str> = written_channels(finished).into_iter().collect();
         let needs_value = |name: &str| {
-            written.contains(&name) && self.reducers.get(name).is_some_and(|reducer| *reducer != Reducer::Replace)
+            written.contains(name) && self.reducers.get(name).is_some_and(|reducer| *reducer != Reducer::Replace)
         };
         let current = load(db, self.thread_id, self.checkpoint_ns, &base.manifest, needs_value)?;
-        let mut values = current.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        fold(&base.checkpoint_id, finished, &self.reducers, &mut values)
-            .map_err(|error| self.fold_error(&base.checkpoint_id, tasks, error))?;
-        Ok(values)
+        let current = current.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        fold(&base.checkpoint_id, finished, &self.reducers, &current)
+            .map_err(|error| self.fold_error(&base.checkpoint_id, tasks, error))
     }
 
     fn fold_error(&self, checkpoint_id: &str, tasks: &[Task], error: FoldError) -> Error {
@@ -168,8 +167,9 @@ fn folded_values<'a>(base: &Checkpoint, finished: &[&Task], folded: &'a HashMap<
             None => values.manifest.channels.push(channel.clone()),
         }
     }
+    let known: HashSet<&str> = base.manifest.channels.iter().map(|channel| channel.name.as_str()).collect();
     for name in written_channels(finished) {
-        if base.manifest.channel(name).is_none()
+        if !known.contains(name)
             && let Some(value) = folded.get(name)
         {
             values.add(name.to_owned(), value, inline_limit);

@@ -11,6 +11,7 @@ use crate::model::writes::{Batch, BatchError, Change, ERROR, OnConflict, Standin
 use crate::spi::{BYTESES, Db, INTS, Row, Statement, TEXT, TEXTS, param};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use std::collections::HashSet;
 
 static OF_TASK: Statement = Statement::new(
     "SELECT w.task_id, w.task_path, w.idx, w.channel, w.value_type, w.value FROM @s.checkpoint_writes w
@@ -205,7 +206,8 @@ fn resume(db: &Db, thread_id: &str, checkpoint_ns: &str) -> Result<Option<Resume
         error.map_or_else(|| "null".to_owned(), |row| row.value.clone())
     });
     let waiting = of(Standing::Waiting, |task| as_json(task.rows.iter()));
-    let is_done = |id: &String| tasks.iter().any(|task| task.task_id == *id && task.standing() == Standing::Finished);
-    let todo = latest.next.iter().filter(|id| !is_done(id)).cloned().collect();
+    let done = tasks.iter().filter(|task| task.standing() == Standing::Finished);
+    let done: HashSet<&str> = done.map(|task| task.task_id.as_str()).collect();
+    let todo = latest.next.iter().filter(|id| !done.contains(id.as_str())).cloned().collect();
     Ok(Some((latest.checkpoint_id, latest.next, finished, failed, waiting, todo)))
 }
