@@ -1,10 +1,12 @@
 //! `ckpt_append`: adds messages to the log, each once however often it is sent.
 
-use super::parse_messages;
+use super::read::said;
+use super::{message_error, parse_messages};
 use crate::args;
 use crate::error::{Error, Result};
 use crate::json_types::JsonText;
-use crate::model::message::Message;
+use crate::model::id::message_id;
+use crate::model::message::{Message, OwnedBody};
 use crate::model::writes::OnConflict;
 use crate::spi::{BIGINT, BIGINTS, BOOL, BOOLS, Db, JSON, Statement, TEXT, TEXTS, json_param, param};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -81,23 +83,37 @@ struct New<'a> {
     id: String,
     text: &'a str,
     message: Message,
+    body: OwnedBody,
 }
 
 /// What the log, or an earlier message of the same call, has under an id.
 struct Known {
     seq: i64,
-    message: Message,
+    role: String,
+    body: OwnedBody,
+}
+
+impl New<'_> {
+    fn as_known(&self, seq: i64) -> Known {
+        Known { seq, role: self.message.role.clone(), body: self.body.clone() }
+    }
+}
+
+impl Known {
+    fn says_the_same(&self, new: &New<'_>) -> bool {
+        self.role == new.message.role && self.body == new.body
+    }
 }
 
 impl Append<'_> {
     fn run(&self, messages: Vec<(&str, Message)>) -> Result<Vec<(i64, String, bool)>> {
-        let new = self.with_ids(messages);
+        let new = self.with_ids(messages)?;
         if new.is_empty() {
             return Ok(Vec::new());
         }
         // Most retries end here: all is known, and nothing is locked or written.
         let known = self.known(&new)?;
-        if new.iter().all(|new| known.get(&new.id).is_some_and(|known| known.message.says_the_same(&new.message))) {
+        if new.iter().all(|new| known.get(&new.id).is_some_and(|known| known.says_the_same(new))) {
             return Ok(new.into_iter().map(|new| (known[&new.id].seq, new.id, false)).collect());
         }
         let reserved = new.len() as i64;
@@ -113,20 +129,20 @@ impl Append<'_> {
             match known.get(&new.id) {
                 None => {
                     inserts.push((next_seq, new));
-                    known.insert(new.id.clone(), Known { seq: next_seq, message: new.message.clone() });
+                    known.insert(new.id.clone(), new.as_known(next_seq));
                     result.push((next_seq, new.id.clone(), true));
                     next_seq += 1;
                 }
                 Some(old) => {
                     let seq = old.seq;
-                    if !old.message.says_the_same(&new.message) {
+                    if !old.says_the_same(new) {
                         match self.on_conflict {
                             OnConflict::Error => return Err(self.conflict(&new.id, seq)),
                             OnConflict::Keep => {}
                             OnConflict::Replace => {
                                 self.insert(&std::mem::take(&mut inserts))?;
                                 self.replace(seq, new)?;
-                                known.insert(new.id.clone(), Known { seq, message: new.message.clone() });
+                                known.insert(new.id.clone(), new.as_known(seq));
                             }
                         }
                     }
@@ -144,21 +160,28 @@ impl Append<'_> {
     }
 
     /// The ids of all messages that are to be kept. Equal ones are told apart by their occurrence.
-    fn with_ids<'m>(&self, messages: Vec<(&'m str, Message)>) -> Vec<New<'m>> {
+    fn with_ids<'m>(&self, messages: Vec<(&'m str, Message)>) -> Result<Vec<New<'m>>> {
         let mut occurrences: HashMap<String, u64> = HashMap::new();
-        let kept = messages.into_iter().filter(|(_, message)| !message.ephemeral);
-        kept.map(|(text, message)| {
-            let mut id = message.id(self.thread_id, self.turn, 0);
-            if message.own_id.is_none() {
-                let occurrence = occurrences.entry(id.clone()).or_insert(0);
-                if *occurrence > 0 {
-                    id = message.id(self.thread_id, self.turn, *occurrence);
-                }
-                *occurrence += 1;
+        let mut new = Vec::with_capacity(messages.len());
+        for (at, (text, message)) in messages.into_iter().enumerate() {
+            if message.ephemeral {
+                continue;
             }
-            New { id, text, message }
-        })
-        .collect()
+            let body = message.body(text).map_err(|error| message_error("messages", &format!("$[{at}]"), error))?;
+            let id = match &message.own_id {
+                Some(id) => id.clone(),
+                None => {
+                    let id =
+                        |occurrence| message_id(self.thread_id, &message.role, body.as_body(), self.turn, occurrence);
+                    let first = id(0);
+                    let occurrence = occurrences.entry(first.clone()).or_insert(0);
+                    *occurrence += 1;
+                    if *occurrence == 1 { first } else { id(*occurrence - 1) }
+                }
+            };
+            new.push(New { id, text, message, body });
+        }
+        Ok(new)
     }
 
     fn log<'p>(&self) -> [pgrx::datum::DatumWithOid<'p>; 2] {
@@ -170,8 +193,8 @@ impl Append<'_> {
         let [thread_id, tenant] = self.log();
         let rows = self.db.write(&KNOWN, &[thread_id, tenant, param(ids)], |row| {
             let text: String = row.must(3)?;
-            let message = super::read::parse_stored(self.thread_id, &text)?;
-            Ok((row.must(1)?, Known { seq: row.must(2)?, message }))
+            let (role, body) = said(self.thread_id, &text)?;
+            Ok((row.must(1)?, Known { seq: row.must(2)?, role, body }))
         })?;
         Ok(rows.into_iter().collect())
     }

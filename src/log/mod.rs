@@ -25,19 +25,21 @@ fn parse_messages<'a>(argument: &str, text: &'a str) -> Result<Vec<(&'a str, Mes
 }
 
 fn parse_message<'a>(argument: &str, path: &str, text: &'a str) -> Result<(&'a str, Message)> {
-    let message = Message::parse(text).map_err(|error| match error {
+    let message = Message::parse(text).map_err(|error| message_error(argument, path, error))?;
+    Ok((text, message))
+}
+
+fn message_error(argument: &str, path: &str, error: MessageError) -> Error {
+    let error = match error {
         MessageError::NotAnObject(found) => Error::invalid(format!("{argument} has {found} at {path}, not a message"))
-            .detail("Nothing was stored.")
             .hint("A message is an object: {\"role\": \"user\", \"content\": \"…\"}."),
         MessageError::Member(member, must_be) => {
             Error::invalid(format!("{argument} has a message at {path} whose {} is not {must_be}", quote(member)))
-                .detail("Nothing was stored.")
                 .hint("A message is an object with a \"role\"; \"id\" and \"ephemeral\" are optional.")
         }
         MessageError::Json { error, path: inner } => {
             Error::json_at(argument, &format!("{path}{}", inner.strip_prefix('$').unwrap_or_default()), &error)
-                .detail("Nothing was stored.")
         }
-    })?;
-    Ok((text, message))
+    };
+    error.detail("Nothing was stored.")
 }

@@ -3,7 +3,7 @@
 use crate::args;
 use crate::error::{Error, Result};
 use crate::json_types::JsonResult;
-use crate::model::message::Message;
+use crate::model::message::{Message, OwnedBody};
 use crate::spi::{BIGINT, Db, Row, Statement, TEXT, param};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -73,6 +73,17 @@ impl Stored {
     }
 }
 
-pub fn parse_stored(thread_id: &str, text: &str) -> Result<Message> {
-    Message::parse(text).map_err(|_| Error::corrupted(format!("a message of thread \"{thread_id}\" is damaged")))
+fn parse_stored(thread_id: &str, text: &str) -> Result<Message> {
+    Message::parse(text).map_err(|_| damaged(thread_id))
+}
+
+/// Who says what in a stored message.
+pub fn said(thread_id: &str, text: &str) -> Result<(String, OwnedBody)> {
+    let message = parse_stored(thread_id, text)?;
+    let body = message.body(text).map_err(|_| damaged(thread_id))?;
+    Ok((message.role, body))
+}
+
+fn damaged(thread_id: &str) -> Error {
+    Error::corrupted(format!("a message of thread \"{thread_id}\" is damaged"))
 }

@@ -1,8 +1,8 @@
 //! `ckpt_window`: what the model should read. Reads the final turn and about as many messages before it as are asked for,
 //! however long the log is.
 
-use super::read::Stored;
-use super::{parse_message, parse_messages};
+use super::read::{Stored, said};
+use super::{message_error, parse_message, parse_messages};
 use crate::args;
 use crate::error::{Error, Result};
 use crate::json::quote;
@@ -147,12 +147,15 @@ fn final_turn(log: &mut Backward<'_>, current: &[(&str, Message)]) -> Result<Opt
         return Ok(log.exchange(&Selection::new(usize::MAX))?.map(|exchange| exchange.messages));
     }
     log.fill(current.len())?;
-    let tail = log.page.iter().take(current.len());
-    let same = |stored: &Stored, message: &Message| {
-        message.own_id.as_ref().is_none_or(|id| *id == stored.msg_id) && stored.message.says_the_same(message)
-    };
-    let is_tail = log.page.len() >= current.len()
-        && tail.zip(current.iter().rev()).all(|(stored, (_, message))| same(stored, message));
+    if log.page.len() < current.len() {
+        return Ok(None);
+    }
+    let mut is_tail = true;
+    for (stored, (text, message)) in log.page.iter().zip(current.iter().rev()) {
+        let body = message.body(text).map_err(|error| message_error("current", "$", error))?;
+        let same_id = message.own_id.as_ref().is_none_or(|id| *id == stored.msg_id);
+        is_tail &= same_id && said(log.thread_id, &stored.text)? == (message.role.clone(), body);
+    }
     if !is_tail {
         return Ok(None);
     }

@@ -1,7 +1,7 @@
 //! What the extension reads in a message: its role, its own id, its text, whether it opens an exchange, and which tool calls
 //! it makes or answers. The spellings of OpenAI, Anthropic and LangChain messages are understood; the rest is kept as it is.
 
-use super::id::{Body, message_id};
+use super::id::Body;
 use crate::json::{JsonError, Shallow, canonical_without, path_at, shallow, unquote};
 
 /// Members that say who speaks and how to store, not what is said.
@@ -25,23 +25,33 @@ pub struct Message {
     pub ephemeral: bool,
     /// The text, where there is one that a Postgres text can hold: a string, or the text parts of a list, one a line.
     pub content: Option<String>,
-    body: OwnedBody,
+    /// Whether there is nothing but a role and a text.
+    only_text: bool,
     pub opens_exchange: bool,
     /// The ids of the tool calls it makes and answers; an empty one where the message names none.
     pub calls: Vec<String>,
     pub answers: Vec<String>,
 }
 
+/// What a message says, apart from who says it: equal for all spellings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum OwnedBody {
+pub enum OwnedBody {
     Text(String),
     Canonical(String),
 }
 
+impl OwnedBody {
+    pub fn as_body(&self) -> Body<'_> {
+        match self {
+            OwnedBody::Text(text) => Body::Text(text),
+            OwnedBody::Canonical(json) => Body::Canonical(json),
+        }
+    }
+}
+
 impl Message {
     pub fn parse(json: &str) -> Result<Message, MessageError> {
-        let at = |error: JsonError| MessageError::Json { path: path_at(json, error.offset), error };
-        let top = shallow(json).map_err(at)?;
+        let top = shallow(json).map_err(|error| json_error(json, error))?;
         let Shallow::Object(members) = &top else {
             return Err(MessageError::NotAnObject(top.type_name()));
         };
@@ -64,8 +74,6 @@ impl Message {
         let text = text_member(&top, "content");
         let only_text = text.is_some()
             && members.iter().all(|member| member.key == "content" || NOT_BODY.contains(&member.key.as_ref()));
-        // The canonical form is made in any case: what has none could not be told from another message later.
-        let canonical = canonical_without(json, &NOT_BODY).map_err(at)?;
         let parts = content_parts(&top);
         let calls = calls(&top, &parts);
         let answers = answers(&role, &top, &parts);
@@ -73,11 +81,8 @@ impl Message {
         Ok(Message {
             // A user message with tool results belongs to the exchange of the calls, also where it says something beside them.
             opens_exchange: from_user && answers.is_empty(),
-            content: text.clone().or_else(|| joined_text(&parts)).filter(|text| !text.contains('\0')),
-            body: match text {
-                Some(text) if only_text => OwnedBody::Text(text),
-                _ => OwnedBody::Canonical(canonical),
-            },
+            content: text.or_else(|| joined_text(&parts)).filter(|text| !text.contains('\0')),
+            only_text,
             role,
             own_id,
             ephemeral,
@@ -86,25 +91,20 @@ impl Message {
         })
     }
 
-    pub fn body(&self) -> Body<'_> {
-        match &self.body {
-            OwnedBody::Text(text) => Body::Text(text),
-            OwnedBody::Canonical(json) => Body::Canonical(json),
+    /// The body of the message, of which `json` is the text.
+    ///
+    /// Errors: JSON that has no canonical form could not be told from another message later.
+    pub fn body(&self, json: &str) -> Result<OwnedBody, MessageError> {
+        if self.only_text {
+            let top = shallow(json).map_err(|error| json_error(json, error))?;
+            return Ok(OwnedBody::Text(text_member(&top, "content").unwrap_or_default()));
         }
+        canonical_without(json, &NOT_BODY).map(OwnedBody::Canonical).map_err(|error| json_error(json, error))
     }
+}
 
-    /// The id under which the log keeps it: its own, else the deterministic one.
-    pub fn id(&self, thread_id: &str, turn: &str, occurrence: u64) -> String {
-        match &self.own_id {
-            Some(id) => id.clone(),
-            None => message_id(thread_id, &self.role, self.body(), turn, occurrence),
-        }
-    }
-
-    /// Whether two messages say the same: the same role and body, whatever the spelling.
-    pub fn says_the_same(&self, other: &Message) -> bool {
-        self.role == other.role && self.body == other.body
-    }
+fn json_error(json: &str, error: JsonError) -> MessageError {
+    MessageError::Json { path: path_at(json, error.offset), error }
 }
 
 fn text_member(top: &Shallow<'_>, key: &str) -> Option<String> {

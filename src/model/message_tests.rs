@@ -6,7 +6,9 @@ fn message(json: &str) -> Message {
 }
 
 fn id(json: &str) -> String {
-    message(json).id("t", "", 0)
+    let message = message(json);
+    let body = message.body(json).expect("a body");
+    message_id("t", &message.role, body.as_body(), "", 0)
 }
 
 #[test]
@@ -33,16 +35,17 @@ fn the_body_is_the_text_where_there_is_only_role_and_text() {
 }
 
 #[test]
-fn an_id_of_its_own_is_kept() {
-    assert_eq!(id(r#"{"role":"user","content":"hi","id":"mine"}"#), "mine");
+fn an_id_of_its_own_is_read() {
+    assert_eq!(message(r#"{"role":"user","content":"hi","id":"mine"}"#).own_id.as_deref(), Some("mine"));
+    assert_eq!(message(r#"{"role":"user","content":"hi","id":null}"#).own_id, None);
 }
 
 #[test]
-fn saying_the_same_is_by_value_of_role_and_body() {
-    let a = message(r#"{"role":"user","content":[{"type":"text","text":"x"}],"id":"1"}"#);
-    assert!(a.says_the_same(&message(r#"{"id":"2","content":[{"text":"x","type":"text"}],"role":"user"}"#)));
-    assert!(!a.says_the_same(&message(r#"{"role":"tool","content":[{"type":"text","text":"x"}]}"#)));
-    assert!(!a.says_the_same(&message(r#"{"role":"user","content":[{"type":"text","text":"y"}]}"#)));
+fn bodies_are_equal_by_value() {
+    let body = |json: &str| message(json).body(json).unwrap();
+    let a = body(r#"{"role":"user","content":[{"type":"text","text":"x"}],"id":"1"}"#);
+    assert_eq!(a, body(r#"{"id":"2","content":[{"text":"x","type":"text"}],"role":"tool"}"#));
+    assert_ne!(a, body(r#"{"role":"user","content":[{"type":"text","text":"y"}]}"#));
 }
 
 #[test]
@@ -78,7 +81,8 @@ fn what_is_no_message_is_refused() {
     ] {
         assert_eq!(Message::parse(json), Err(expected), "{json}");
     }
-    let Err(MessageError::Json { path, .. }) = Message::parse(r#"{"role":"u","content":[{"a":1,"a":2}]}"#) else {
+    let json = r#"{"role":"u","content":[{"a":1,"a":2}]}"#;
+    let Err(MessageError::Json { path, .. }) = message(json).body(json) else {
         panic!("a key twice has no canonical form");
     };
     assert_eq!(path, "$.content[0].a");
