@@ -109,7 +109,7 @@ def test_the_hostile_schema_is_hostile(place):
     with refused("P0001"):
         calls.connection.execute("SELECT count()")
     with refused("22P02"):
-        calls.connection.execute("SELECT '{}'::json")
+        calls.connection.execute("SELECT '{}'::\"json\"")
 
 
 def test_with_hostile_operators_functions_and_types(place):

@@ -128,8 +128,8 @@ SET checkpointer.max_json_size = '1kB';
 SELECT * FROM refused($$SELECT ckpt_put_writes('big', 'c', 'a', ('[["a", "' || repeat('x', 1024) || '"]]')::json)$$);
 SELECT * FROM refused($$SELECT * FROM ckpt_append('big', ('[{"role": "user", "content": "' || repeat('x', 1024) || '"}]')::json)$$);
 RESET checkpointer.max_json_size;
-SELECT * FROM refused($$SET checkpointer.max_json_size = 0$$);
-SELECT * FROM refused($$SET checkpointer.no_such_setting = 1$$);
+SELECT r.code FROM refused($$SET checkpointer.max_json_size = 0$$) r;
+SELECT r.code FROM refused($$SET checkpointer.no_such_setting = 1$$) r;
 
 -- JSON nested 10,000 deep goes in and comes out, or is refused by Postgres's own reader of json; the server lives on.
 SELECT r.code IN ('none', '54001') AS taken_or_refused FROM refused($$
