@@ -22,6 +22,16 @@ COMMENT ON FUNCTION @extschema@.ckpt_fork(text, text, text) IS
     'Another way from a checkpoint: a child with its state and next tasks, the latest from then on; returns its id';
 COMMENT ON FUNCTION @extschema@.ckpt_delete_thread(text) IS
     'Delete a thread completely; returns how many checkpoints and messages it had';
+COMMENT ON FUNCTION @extschema@.ckpt_prune(text[], integer, interval) IS
+    'Delete all but the newest checkpoints of each namespace of these threads, keeping what those need; returns how many';
+COMMENT ON FUNCTION @extschema@.ckpt_put_typed(text, text, json, json, text[], text[], bytea[], json, text, text, text) IS
+    'Save a framework''s checkpoint, its values as type tags and bytes; returns its id';
+COMMENT ON FUNCTION @extschema@.ckpt_put_writes_typed(text, text, text, text[], text[], bytea[], text, text, text) IS
+    'Log what a framework''s task produced, as type tags and bytes; returns how many writes were stored';
+COMMENT ON FUNCTION @extschema@.ckpt_get_typed(text, text, text) IS
+    'A checkpoint as rows: itself, its channels, its pending writes, with their bytes';
+COMMENT ON FUNCTION @extschema@.ckpt_list_typed(text, text, jsonb, text, integer) IS
+    'Checkpoints across threads and namespaces, newest id first, each as the rows of ckpt_get_typed';
 COMMENT ON FUNCTION @extschema@.msg_id(text, text, text, text) IS
     'The deterministic id of a message with this text (docs/msg_id.md)';
 COMMENT ON FUNCTION @extschema@.msg_id(text, text, json, text) IS

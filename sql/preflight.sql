@@ -13,7 +13,7 @@ BEGIN
     SELECT c.relname INTO taken
     FROM pg_catalog.pg_class c
     WHERE c.relnamespace = '@extschema@'::pg_catalog.regnamespace
-      AND c.relname = ANY (ARRAY['checkpoint_heads', 'checkpoints', 'checkpoint_blobs', 'checkpoint_writes',
+      AND c.relname = ANY (ARRAY['checkpoint_heads', 'checkpoints', 'checkpoint_blobs', 'checkpoint_segments', 'checkpoint_writes',
                                  'checkpoint_logs', 'checkpoint_messages', 'checkpoint_grants'])
     ORDER BY c.relname
     LIMIT 1;

@@ -2,7 +2,7 @@
 --
 -- A thread is one conversation or one run of an agent. Its state is kept as a tree of checkpoints: each row of `checkpoints`
 -- is a whole snapshot whose `manifest` lists the channels; small values stand in the manifest, large ones are rows of
--- `checkpoint_blobs` that snapshots share. What the tasks of a step produced before the step was folded into a checkpoint
+-- `checkpoint_blobs` that snapshots share: recipes over the bytes in `checkpoint_segments`. What the tasks of a step produced before the step was folded into a checkpoint
 -- stands in `checkpoint_writes`. `checkpoint_heads` has one row per thread and namespace: which checkpoint is the latest; it
 -- is also the lock that every writer of that namespace takes first. Beside the state, a thread may have a message log:
 -- `checkpoint_messages`, numbered by the counter in `checkpoint_logs`, which is the lock of its writers.
@@ -15,6 +15,7 @@ CREATE TABLE @extschema@.checkpoint_heads (
     tenant        text   COLLATE "C" NOT NULL,
     checkpoint_ns text   COLLATE "C" NOT NULL,
     latest_id     text   COLLATE "C",
+    previous_id   text   COLLATE "C",
     newest_uuid   text   COLLATE "C",
     revision      bigint NOT NULL,
     PRIMARY KEY (thread_id, tenant, checkpoint_ns)
@@ -22,6 +23,7 @@ CREATE TABLE @extschema@.checkpoint_heads (
 
 COMMENT ON TABLE  @extschema@.checkpoint_heads IS 'One row per thread and namespace: its latest checkpoint, and the lock of its writers';
 COMMENT ON COLUMN @extschema@.checkpoint_heads.latest_id IS 'The latest checkpoint; NULL while there are only writes that came before their checkpoint';
+COMMENT ON COLUMN @extschema@.checkpoint_heads.previous_id IS 'The latest checkpoint before the last put: how a put that moves the head learns of it in the same statement';
 COMMENT ON COLUMN @extschema@.checkpoint_heads.newest_uuid IS 'The greatest UUIDv6 used as a checkpoint id, in lower case: new ids sort after it';
 COMMENT ON COLUMN @extschema@.checkpoint_heads.revision IS 'Counts the accepted changes; gives checkpoints their order of acceptance';
 
@@ -35,6 +37,7 @@ CREATE TABLE @extschema@.checkpoints (
     folded_into          text        COLLATE "C",
     next                 text[]      COLLATE "C" NOT NULL,
     manifest             bytea       COMPRESSION lz4 NOT NULL,
+    body                 json        COMPRESSION lz4,
     metadata             json        COMPRESSION lz4 NOT NULL,
     metadata_filter      jsonb       COMPRESSION lz4,
     created_at           timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
@@ -52,6 +55,7 @@ COMMENT ON COLUMN @extschema@.checkpoints.revision IS 'Order of acceptance withi
 COMMENT ON COLUMN @extschema@.checkpoints.folded_into IS 'The checkpoint into which ckpt_apply_writes folded the writes of this one';
 COMMENT ON COLUMN @extschema@.checkpoints.next IS 'Ids of the tasks that run next';
 COMMENT ON COLUMN @extschema@.checkpoints.manifest IS 'Channels with their small values and the digests of their large ones; read it with ckpt_latest, ckpt_state or ckpt_history';
+COMMENT ON COLUMN @extschema@.checkpoints.body IS 'What a framework keeps of its checkpoint beside the channels; NULL for a JSON state';
 COMMENT ON COLUMN @extschema@.checkpoints.metadata IS 'Metadata as given';
 COMMENT ON COLUMN @extschema@.checkpoints.metadata_filter IS 'Metadata for ckpt_list''s filter, without members that jsonb cannot hold; NULL where there is none';
 
@@ -60,12 +64,28 @@ CREATE TABLE @extschema@.checkpoint_blobs (
     tenant        text  COLLATE "C" NOT NULL,
     checkpoint_ns text  COLLATE "C" NOT NULL,
     digest        bytea NOT NULL,
-    value         bytea COMPRESSION lz4 NOT NULL,
+    log           text  COLLATE "C" NOT NULL,
+    recipe        bytea COMPRESSION lz4 NOT NULL,
     PRIMARY KEY (thread_id, tenant, checkpoint_ns, digest)
 );
 
-COMMENT ON TABLE  @extschema@.checkpoint_blobs IS 'Channel values above checkpointer.inline_limit, each once per thread and namespace';
-COMMENT ON COLUMN @extschema@.checkpoint_blobs.digest IS 'blake3 of the value; checked whenever it is read';
+COMMENT ON TABLE  @extschema@.checkpoint_blobs IS 'Values above checkpointer.inline_limit, each once per thread and namespace, as recipes over a log';
+COMMENT ON COLUMN @extschema@.checkpoint_blobs.digest IS 'The value''s blake3 checksum; checked whenever it is read';
+COMMENT ON COLUMN @extschema@.checkpoint_blobs.log IS 'The log that the recipe takes stretches of: that of a channel, or the empty one of pending writes';
+COMMENT ON COLUMN @extschema@.checkpoint_blobs.recipe IS 'Which stretches of the log make up the value; read it with ckpt_channel or ckpt_state';
+
+CREATE TABLE @extschema@.checkpoint_segments (
+    thread_id     text   COLLATE "C" NOT NULL,
+    tenant        text   COLLATE "C" NOT NULL,
+    checkpoint_ns text   COLLATE "C" NOT NULL,
+    log           text   COLLATE "C" NOT NULL,
+    start         bigint NOT NULL,
+    data          bytea  COMPRESSION lz4 NOT NULL,
+    PRIMARY KEY (thread_id, tenant, checkpoint_ns, log, start)
+);
+
+COMMENT ON TABLE  @extschema@.checkpoint_segments IS 'The bytes of large values: a log per channel, to which each value adds only what is new';
+COMMENT ON COLUMN @extschema@.checkpoint_segments.start IS 'Offset of the first byte in the log';
 
 CREATE TABLE @extschema@.checkpoint_writes (
     thread_id     text        COLLATE "C" NOT NULL,
@@ -73,19 +93,24 @@ CREATE TABLE @extschema@.checkpoint_writes (
     checkpoint_ns text        COLLATE "C" NOT NULL,
     checkpoint_id text        COLLATE "C" NOT NULL,
     task_id       text        COLLATE "C" NOT NULL,
+    epoch         bigint      NOT NULL,
     idx           integer     NOT NULL,
     task_path     text        COLLATE "C" NOT NULL,
     channel       text        COLLATE "C" NOT NULL,
     value_type    text        COLLATE "C" NOT NULL,
-    value         bytea       COMPRESSION lz4 NOT NULL,
+    value         bytea       COMPRESSION lz4,
+    digest        bytea,
     created_at    timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
-    PRIMARY KEY (thread_id, tenant, checkpoint_ns, checkpoint_id, task_id, idx)
+    PRIMARY KEY (thread_id, tenant, checkpoint_ns, checkpoint_id, task_id, epoch, idx)
 );
 
 COMMENT ON TABLE  @extschema@.checkpoint_writes IS 'What tasks produced, logged against the checkpoint their step started from, until it is folded';
+COMMENT ON COLUMN @extschema@.checkpoint_writes.epoch IS 'The head''s revision when the task''s batch was begun: a child of the checkpoint sees the batches between its elder sibling and itself';
 COMMENT ON COLUMN @extschema@.checkpoint_writes.idx IS '0, 1, … for ordinary writes; __error__ -1, __scheduled__ -2, __interrupt__ -3, __resume__ -4';
+COMMENT ON COLUMN @extschema@.checkpoint_writes.value IS 'The value; NULL where it is a large one';
+COMMENT ON COLUMN @extschema@.checkpoint_writes.digest IS 'The key of a large value in checkpoint_blobs';
 COMMENT ON COLUMN @extschema@.checkpoint_writes.task_path IS 'Writes are folded in the order (task_path, task_id, idx)';
-COMMENT ON COLUMN @extschema@.checkpoint_writes.value_type IS 'How to read the value: json, or mark for the finish mark of a task without writes';
+COMMENT ON COLUMN @extschema@.checkpoint_writes.value_type IS 'How to read the value: json, or mark for the finish mark of a task without writes, or the type tag of a framework''s serializer';
 
 CREATE TABLE @extschema@.checkpoint_logs (
     thread_id text   COLLATE "C" NOT NULL,
@@ -119,22 +144,26 @@ COMMENT ON COLUMN @extschema@.checkpoint_messages.turn IS 'The turn (request id)
 COMMENT ON COLUMN @extschema@.checkpoint_messages.message IS 'The message as given';
 
 CREATE TABLE @extschema@.checkpoint_grants (
-    role_name text PRIMARY KEY,
-    level     text NOT NULL CHECK (level = ANY (ARRAY['read', 'write']))
+    role_name    text    PRIMARY KEY,
+    level        text    NOT NULL CHECK (level = ANY (ARRAY['read', 'write'])),
+    schema_usage boolean NOT NULL
 );
 
 COMMENT ON TABLE @extschema@.checkpoint_grants IS 'What ckpt_grant gave to whom, so that an update can give it for new tables and functions too';
+
+COMMENT ON COLUMN @extschema@.checkpoint_grants.schema_usage IS 'Whether ckpt_grant had to give USAGE on the schema too';
 
 -- pg_dump leaves out the rows of an extension's tables unless it is told to take them.
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_heads', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoints', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_blobs', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_segments', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_writes', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_logs', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_messages', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_grants', '');
 
 REVOKE ALL ON
-    @extschema@.checkpoint_heads, @extschema@.checkpoints, @extschema@.checkpoint_blobs, @extschema@.checkpoint_writes,
-    @extschema@.checkpoint_logs, @extschema@.checkpoint_messages, @extschema@.checkpoint_grants
+    @extschema@.checkpoint_heads, @extschema@.checkpoints, @extschema@.checkpoint_blobs,
+    @extschema@.checkpoint_segments, @extschema@.checkpoint_writes, @extschema@.checkpoint_logs, @extschema@.checkpoint_messages, @extschema@.checkpoint_grants
 FROM PUBLIC;

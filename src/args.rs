@@ -123,7 +123,9 @@ pub fn check_result_size(what: &str, bytes: u64) -> Result<()> {
     if bytes > MAX_RESULT {
         return Err(Error::limit(format!("{what} is too large to return: {bytes} bytes"))
             .detail("One value can have at most 1 GB.")
-            .hint("Read it in parts: ckpt_state(…, channels => …) or ckpt_channel."));
+            .hint(
+                "Read it in parts: ckpt_state(…, channels => …), ckpt_channel, or ckpt_get_typed, which gives rows.",
+            ));
     }
     Ok(())
 }

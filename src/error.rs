@@ -124,10 +124,28 @@ impl Error {
         Error::new(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message.into())
     }
 
+    /// A stored value that is missing or does not match its checksum.
+    pub fn damaged(channel: &str, checkpoint_id: &str, thread_id: &str) -> Error {
+        Error::corrupted(format!(
+            "channel \"{channel}\" of checkpoint \"{checkpoint_id}\" of thread \"{thread_id}\" is damaged"
+        ))
+        .detail("Its stored value is missing or does not match its checksum.")
+    }
+
     pub fn corrupted(message: impl Into<String>) -> Self {
         Error::new(PgSqlErrorCode::ERRCODE_DATA_CORRUPTED, message.into())
             .hint("Restore this thread from a backup, and check the storage below the database.")
     }
+}
+
+/// A message names the value, which may have megabytes; the server's log need not.
+fn shortened(mut message: String) -> String {
+    const MOST: usize = 1_000;
+    if let Some((end, _)) = message.char_indices().nth(MOST) {
+        message.truncate(end);
+        message.push('…');
+    }
+    message
 }
 
 fn namespace_suffix(checkpoint_ns: &str) -> String {
@@ -146,9 +164,9 @@ impl From<pgrx::spi::Error> for Error {
 
 impl From<Error> for ErrorReport {
     fn from(error: Error) -> Self {
-        let mut report = ErrorReport::new(error.code, error.message, function_name!());
+        let mut report = ErrorReport::new(error.code, shortened(error.message), function_name!());
         if let Some(detail) = error.detail {
-            report = report.set_detail(detail);
+            report = report.set_detail(shortened(detail));
         }
         if let Some(hint) = error.hint {
             report = report.set_hint(hint);

@@ -5,7 +5,7 @@
 
 use crate::args;
 use crate::error::{Error, Result};
-use crate::spi::{Db, Statement, TEXT, param, quote_identifier};
+use crate::spi::{BOOL, Db, Statement, TEXT, param, quote_identifier};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -44,10 +44,20 @@ static OBJECTS: Statement = Statement::new(
     &[TEXT],
 );
 
-static RECORD: Statement =
-    Statement::new("INSERT INTO @s.checkpoint_grants (role_name, level) VALUES ($1, $2)", &[TEXT, TEXT]);
+// A role that may use the schema already, as all may use "public", needs no grant for it.
+static NEEDS_USAGE: Statement = Statement::new(
+    "SELECT NOT pg_catalog.has_schema_privilege($1::pg_catalog.name, e.extnamespace, 'USAGE')
+     FROM pg_catalog.pg_extension e WHERE e.extname @= 'checkpointer'",
+    &[TEXT],
+);
 
-static FORGET: Statement = Statement::new("DELETE FROM @s.checkpoint_grants g WHERE g.role_name @= $1", &[TEXT]);
+static RECORD: Statement = Statement::new(
+    "INSERT INTO @s.checkpoint_grants (role_name, level, schema_usage) VALUES ($1, $2, $3)",
+    &[TEXT, TEXT, BOOL],
+);
+
+static FORGET: Statement =
+    Statement::new("DELETE FROM @s.checkpoint_grants g WHERE g.role_name @= $1 RETURNING g.schema_usage", &[TEXT]);
 
 /// Gives a role `read` or `write` on all functions and tables, in the place of what it had.
 ///
@@ -69,7 +79,7 @@ fn ckpt_grant(
     Ok(grant(&Db::of_call(fcinfo)?, role, level)?)
 }
 
-/// Takes back what `ckpt_grant` gave a role. USAGE on the schema stays: it may hold more than this extension.
+/// Takes back what `ckpt_grant` gave a role.
 ///
 /// Errors: 22004; 42704 no such role; 42501 the caller does not own the extension's tables.
 #[pg_extern(volatile, parallel_unsafe)]
@@ -81,8 +91,11 @@ fn ckpt_revoke(fcinfo: pg_sys::FunctionCallInfo, role: Option<&str>) -> std::res
 fn grant(db: &Db, role: &str, level: &str) -> Result<()> {
     revoke(db, role)?;
     let grantee = quote_identifier(role);
-    db.execute(&RECORD, &[param(role), param(level)])?;
-    db.define(&format!("GRANT USAGE ON SCHEMA {} TO {grantee}", db.quoted_schema()))?;
+    let usage = db.write_one(&NEEDS_USAGE, &[param(role)], |row| row.must(1))?.unwrap_or(true);
+    db.execute(&RECORD, &[param(role), param(level), param(usage)])?;
+    if usage {
+        db.define(&format!("GRANT USAGE ON SCHEMA {} TO {grantee}", db.quoted_schema()))?;
+    }
     for (object, privileges) in objects(db, level)? {
         db.define(&format!("GRANT {privileges} ON {object} TO {grantee}"))?;
     }
@@ -95,7 +108,9 @@ fn revoke(db: &Db, role: &str) -> Result<()> {
         return Err(Error::no_role(role));
     }
     let grantee = quote_identifier(role);
-    db.execute(&FORGET, &[param(role)])?;
+    if db.write_one(&FORGET, &[param(role)], |row| row.must(1))?.unwrap_or(false) {
+        db.define(&format!("REVOKE USAGE ON SCHEMA {} FROM {grantee}", db.quoted_schema()))?;
+    }
     for (object, _) in objects(db, "write")? {
         db.define(&format!("REVOKE ALL ON {object} FROM {grantee}"))?;
     }

@@ -27,6 +27,7 @@ pub const BIGINT: Oid = pg_sys::INT8OID;
 pub const BIGINTS: Oid = pg_sys::INT8ARRAYOID;
 pub const BOOL: Oid = pg_sys::BOOLOID;
 pub const BOOLS: Oid = pg_sys::BOOLARRAYOID;
+pub const INTERVAL: Oid = pg_sys::INTERVALOID;
 pub const JSON: Oid = pg_sys::JSONOID;
 
 /// SQL with its parameter types. Made as a `static`: its address is the key of its plan.
@@ -49,6 +50,12 @@ pub fn param<'a, T: IntoDatum>(value: T) -> DatumWithOid<'a> {
 /// JSON text as a parameter of type json. It was JSON when it came in, or was put together from such parts.
 pub fn json_param<'a>(text: &str) -> DatumWithOid<'a> {
     // SAFETY: a json datum has the layout of a text datum.
+    unsafe { DatumWithOid::new(text, pg_sys::JSONOID) }
+}
+
+/// The same, or NULL.
+pub fn optional_json_param<'a>(text: Option<&str>) -> DatumWithOid<'a> {
+    // SAFETY: as above.
     unsafe { DatumWithOid::new(text, pg_sys::JSONOID) }
 }
 
@@ -96,8 +103,24 @@ impl Db {
     ) -> Result<Vec<R>> {
         Spi::connect(|client| {
             let plan = self.plan(client, statement, Mode::Read)?;
+            let _by_key = ByKey::begin();
             let rows = client.select(&*plan, None, args)?;
             rows.map(|row| each(&Row(row))).collect()
+        })
+    }
+
+    /// Runs a reading statement for what `each` does with its rows, which may borrow from them.
+    pub fn each(
+        &self,
+        statement: &'static Statement,
+        args: &[DatumWithOid<'_>],
+        mut each: impl FnMut(&Row<'_>) -> Result<()>,
+    ) -> Result<()> {
+        Spi::connect(|client| {
+            let plan = self.plan(client, statement, Mode::Read)?;
+            let _by_key = ByKey::begin();
+            let mut rows = client.select(&*plan, None, args)?;
+            rows.try_for_each(|row| each(&Row(row)))
         })
     }
 
@@ -121,6 +144,7 @@ impl Db {
         must_be_able_to_write()?;
         Spi::connect_mut(|client| {
             let plan = self.plan(client, statement, Mode::Write)?;
+            let _by_key = ByKey::begin();
             let rows = client.update(&*plan, None, args)?;
             rows.map(|row| each(&Row(row))).collect()
         })
@@ -141,6 +165,7 @@ impl Db {
         must_be_able_to_write()?;
         Spi::connect_mut(|client| {
             let plan = self.plan(client, statement, Mode::Write)?;
+            let _by_key = ByKey::begin();
             Ok(client.update(&*plan, None, args)?.len() as u64)
         })
     }
@@ -203,6 +228,38 @@ pub fn quote_identifier(name: &str) -> String {
 enum Mode {
     Read,
     Write,
+}
+
+/// While this lives, plans that are made go by the keys. Every statement finds its rows by the beginning of a key, but on a
+/// table that is still small, or was when it was analysed, the planner prefers to read it all; a session would keep that plan
+/// while the table grows.
+struct ByKey(i32);
+
+impl ByKey {
+    fn begin() -> ByKey {
+        // SAFETY: opens a level of settings, as a function with a SET clause does. An error rolls it back with the transaction.
+        unsafe {
+            let level = pg_sys::NewGUCNestLevel();
+            pg_sys::set_config_option(
+                c"enable_seqscan".as_ptr(),
+                c"off".as_ptr(),
+                pg_sys::GucContext::PGC_USERSET,
+                pg_sys::GucSource::PGC_S_SESSION,
+                pg_sys::GucAction::GUC_ACTION_SAVE,
+                true,
+                0,
+                false,
+            );
+            ByKey(level)
+        }
+    }
+}
+
+impl Drop for ByKey {
+    fn drop(&mut self) {
+        // SAFETY: ends the level that was opened; dropped in the opposite order, also while a panic unwinds.
+        unsafe { pg_sys::AtEOXact_GUC(true, self.0) };
+    }
 }
 
 /// The plans of this session. They hold for one schema by oid and by name: a rename keeps the oid, and another schema may take

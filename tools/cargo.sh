@@ -32,6 +32,14 @@ first_build_hint() {
     [[ -d $CARGO_TARGET_DIR/$1 ]] || printf ' (the first build takes about 3 minutes)'
 }
 
+# What the package is made from: the sources, the tools and the server's headers.
+made_from() {
+    git ls-files -z -- src sql Cargo.toml Cargo.lock checkpointer.control rust-toolchain.toml tools/cargo.sh |
+        xargs -0 sha256sum
+    rustc --version
+    "$SYSTEM_PG/bin/pg_config" --version
+}
+
 case ${1-} in
     deps)
         find_cargo_pgrx
@@ -39,6 +47,8 @@ case ${1-} in
         cargo build --quiet --release --lib "${features[@]}"
         ;;
     build)
+        made_from=$(made_from)
+        [[ $(cat "$BUILD/package/made-from" 2>/dev/null) != "$made_from" ]] || exit 0
         find_cargo_pgrx
         say "building the extension for PostgreSQL $PG$(first_build_hint release)"
         # The package holds the three kinds of files under the paths of the machine's own server. It is
@@ -47,6 +57,7 @@ case ${1-} in
         log=$BUILD/build.log
         cargo pgrx package --pg-config "$SYSTEM_PG/bin/pg_config" --out-dir "$BUILD/package" \
             "${features[@]}" >"$log" 2>&1 || { cat "$log" >&2; die "the build failed, see above"; }
+        printf '%s\n' "$made_from" >"$BUILD/package/made-from"
         ;;
     unit)
         say "unit and property tests$(first_build_hint debug)"

@@ -52,6 +52,7 @@ case ${1-} in
         if [[ -d $CLUSTER ]] && cluster_made "$CLUSTER"; then
             stop_cluster "$CLUSTER" fast
         fi
+        say "the private server does not run; its data stays until 'make clean-data PG=$PG'"
         ;;
     psql)
         shift

@@ -10,7 +10,7 @@ mod shallow;
 mod walk;
 
 pub use canonical::{canonical, canonical_without};
-pub use shallow::{Member, Shallow, quote, shallow, unquote};
+pub use shallow::{Member, Shallow, quote, shallow, shallow_tolerant, unquote};
 pub use walk::{EventKind, Walker};
 
 use std::fmt;

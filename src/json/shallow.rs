@@ -2,7 +2,7 @@
 
 use super::{EventKind, JsonError, Problem, Walker};
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 /// A member of an object: `raw_key` with its quotes, as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,12 +47,22 @@ impl<'a> Shallow<'a> {
 ///
 /// Errors: a lone surrogate anywhere, a key that stands twice in the top-level object.
 pub fn shallow(text: &str) -> Result<Shallow<'_>, JsonError> {
+    split(text, false)
+}
+
+/// The same for a value that was accepted inside another one: of a key that stands twice the last counts, as for most readers
+/// of JSON.
+pub fn shallow_tolerant(text: &str) -> Result<Shallow<'_>, JsonError> {
+    split(text, true)
+}
+
+fn split(text: &str, last_counts: bool) -> Result<Shallow<'_>, JsonError> {
     let mut walker = Walker::new(text);
     let Some(first) = walker.next_event()? else {
         return Err(JsonError { problem: Problem::Malformed, offset: 0 });
     };
     let result = match first.kind {
-        EventKind::BeginObject => Shallow::Object(members(text, &mut walker)?),
+        EventKind::BeginObject => Shallow::Object(members(text, &mut walker, last_counts)?),
         EventKind::BeginArray => Shallow::Array(elements(text, &mut walker)?),
         EventKind::String => Shallow::String(&text[first.start..first.end]),
         EventKind::Number => Shallow::Number(&text[first.start..first.end]),
@@ -64,21 +74,28 @@ pub fn shallow(text: &str) -> Result<Shallow<'_>, JsonError> {
     }
 }
 
-fn members<'a>(text: &'a str, walker: &mut Walker<'a>) -> Result<Vec<Member<'a>>, JsonError> {
-    let mut members = Vec::new();
-    let mut seen: HashSet<Cow<'a, str>> = HashSet::new();
+fn members<'a>(text: &'a str, walker: &mut Walker<'a>, last_counts: bool) -> Result<Vec<Member<'a>>, JsonError> {
+    let mut members: Vec<Member<'a>> = Vec::new();
+    let mut place_of: HashMap<Cow<'a, str>, usize> = HashMap::new();
     while let Some(event) = walker.next_event()? {
         if event.kind == EventKind::EndObject {
             break;
         }
         let raw_key = &text[event.start..event.end];
         let key = unquote(raw_key)?;
-        if !seen.insert(key.clone()) {
+        let before = place_of.insert(key.clone(), members.len());
+        if before.is_some() && !last_counts {
             let problem = Problem::DuplicateKey(key.into_owned());
             return Err(JsonError { problem, offset: event.start });
         }
         let value = next_value(text, walker)?.ok_or(JsonError { problem: Problem::Malformed, offset: event.end })?;
-        members.push(Member { key, raw_key, value });
+        match before {
+            Some(place) => {
+                members[place].value = value;
+                place_of.insert(key, place);
+            }
+            None => members.push(Member { key, raw_key, value }),
+        }
     }
     Ok(members)
 }

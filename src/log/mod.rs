@@ -12,8 +12,16 @@ use crate::json::{Shallow, quote};
 use crate::model::message::{Message, MessageError};
 
 /// A JSON argument that is a list of messages, each with its text.
+/// A call needs some hundred bytes of memory for each message, however short it is.
+const MAX_MESSAGES: usize = 1_000_000;
+
 fn parse_messages<'a>(argument: &str, text: &'a str) -> Result<Vec<(&'a str, Message)>> {
     match args::split(argument, text)? {
+        Shallow::Array(elements) if elements.len() > MAX_MESSAGES => {
+            Err(Error::limit(format!("{argument} has {} messages", elements.len()))
+                .detail(format!("One call takes at most {MAX_MESSAGES}."))
+                .hint("Append them in several calls; in one transaction they stand all or none."))
+        }
         Shallow::Array(elements) => elements
             .into_iter()
             .enumerate()

@@ -101,6 +101,7 @@ fn window(
     marker: bool,
 ) -> Result<Vec<WindowRow>> {
     let final_turn = final_turn(log, &current)?;
+    let current = &current[final_turn.known..];
     let mut selection = Selection::new(size);
     let mut opening = None;
     while let Some(exchange) = log.exchange(&selection)? {
@@ -125,43 +126,53 @@ fn window(
         let ordinal = rows.len() as i32 + 1;
         rows.push((ordinal, "marker".to_owned(), "user".to_owned(), Some(content), None, None, JsonResult(text)));
     }
-    match final_turn {
-        Some(stored) => {
-            for Stored { seq, msg_id, text, message } in &stored {
-                push(&mut rows, "final", message, text, Some(msg_id.clone()), Some(*seq));
-            }
-        }
-        None => {
-            for (text, message) in &current {
-                push(&mut rows, "final", message, text, message.own_id.clone(), None);
-            }
-        }
+    for Stored { seq, msg_id, text, message } in &final_turn.stored {
+        push(&mut rows, "final", message, text, Some(msg_id.clone()), Some(*seq));
+    }
+    for (text, message) in current {
+        push(&mut rows, "final", message, text, message.own_id.clone(), None);
     }
     Ok(rows)
 }
 
-/// The final turn as far as the log holds it: its last exchange, or `current` where that is the log's tail already; `None`
-/// where it is a `current` that the log does not have.
-fn final_turn(log: &mut Backward<'_>, current: &[(&str, Message)]) -> Result<Option<Vec<Stored>>> {
-    if current.is_empty() {
-        return Ok(log.exchange(&Selection::new(usize::MAX))?.map(|exchange| exchange.messages));
+/// What of the final turn the log has.
+struct FinalTurn {
+    /// In the order of the log.
+    stored: Vec<Stored>,
+    /// How many messages of `current`, from its first on, are among those.
+    known: usize,
+}
+
+/// The final turn is the log's last exchange, or `current`. Of that the log's tail may have a beginning already, or all; and
+/// where it begins with the result of a tool the exchange that called it is in the log, without which no model provider takes
+/// it.
+fn final_turn(log: &mut Backward<'_>, current: &[(&str, Message)]) -> Result<FinalTurn> {
+    let Some((_, first)) = current.first() else {
+        return Ok(FinalTurn { stored: log.last_exchange()?, known: 0 });
+    };
+    let known = known_beginning(log, current)?;
+    let mut stored = log.take_in_order(known);
+    if !first.answers.is_empty() {
+        stored.splice(0..0, log.last_exchange()?);
     }
+    Ok(FinalTurn { stored, known })
+}
+
+/// How many messages the log ends with that `current` begins with.
+fn known_beginning(log: &mut Backward<'_>, current: &[(&str, Message)]) -> Result<usize> {
     log.fill(current.len())?;
-    if log.page.len() < current.len() {
-        return Ok(None);
+    let mut said_last = Vec::new();
+    for stored in log.page.iter().take(current.len()) {
+        said_last.push((stored.msg_id.as_str(), said(log.thread_id, &stored.text)?));
     }
-    let mut is_tail = true;
-    for (stored, (text, message)) in log.page.iter().zip(current.iter().rev()) {
+    let mut said_now = Vec::new();
+    for (text, message) in current {
         let body = message.body(text).map_err(|error| message_error("current", "$", error))?;
-        let same_id = message.own_id.as_ref().is_none_or(|id| *id == stored.msg_id);
-        is_tail &= same_id && said(log.thread_id, &stored.text)? == (message.role.clone(), body);
+        said_now.push((message.own_id.as_deref(), (message.role.clone(), body)));
     }
-    if !is_tail {
-        return Ok(None);
-    }
-    let mut tail = log.take(current.len());
-    tail.reverse();
-    Ok(Some(tail))
+    let same = |(last, now): (&(&str, _), &(Option<&str>, _))| now.0.is_none_or(|id| id == last.0) && last.1 == now.1;
+    let begins = |count: &usize| said_last[..*count].iter().rev().zip(&said_now).all(same);
+    Ok((1..=said_last.len()).rev().find(begins).unwrap_or(0))
 }
 
 fn entry(stored: Stored) -> Entry<Stored> {
@@ -199,6 +210,12 @@ struct Backward<'a> {
 }
 
 impl Backward<'_> {
+    /// The newest exchange that was not taken yet, whole.
+    fn last_exchange(&mut self) -> Result<Vec<Stored>> {
+        let exchange = self.exchange(&Selection::new(usize::MAX))?;
+        Ok(exchange.map(|exchange| exchange.messages).unwrap_or_default())
+    }
+
     /// The next older exchange, in the order of the log. Of one that cannot fit in `selection` and will be left out or cut, only
     /// the opening message and enough of the newest ones are read.
     fn exchange(&mut self, selection: &Selection<Stored>) -> Result<Option<Exchange>> {

@@ -10,7 +10,9 @@ use std::collections::{HashMap, HashSet};
 pub struct Task {
     pub task_id: String,
     pub task_path: String,
-    pub rows: Vec<Write>,
+    /// Which of the task's batches these are: the newest.
+    pub epoch: i64,
+    pub rows: Vec<Write<'static>>,
 }
 
 impl Task {
@@ -19,19 +21,40 @@ impl Task {
     }
 }
 
-/// Collects rows that come in the order `(task_path, task_id, idx)`. A task has one path: that of the batch that stands.
-pub fn group(rows: impl Iterator<Item = (String, String, Write)>) -> Vec<Task> {
+/// A row as it is stored, with its task.
+pub struct TaskWrite {
+    pub task_id: String,
+    pub task_path: String,
+    pub epoch: i64,
+    pub write: Write<'static>,
+}
+
+/// Collects rows that come in the order `(task_path, task_id, idx)`. A task has one path: that of its ordinary writes. Of
+/// batches that different children of the checkpoint saw the newest is taken.
+pub fn group(rows: impl Iterator<Item = TaskWrite>) -> Vec<Task> {
     let mut tasks: Vec<Task> = Vec::new();
     let mut place_of: HashMap<String, usize> = HashMap::new();
-    for (task_id, task_path, write) in rows {
-        match place_of.get(&task_id) {
-            Some(&place) => tasks[place].rows.push(write),
+    for TaskWrite { task_id, task_path, epoch, write } in rows {
+        match place_of.get(&task_id).map(|&place| &mut tasks[place]) {
+            Some(task) if task.epoch == epoch => {
+                if write.idx == 0 {
+                    task.task_path = task_path;
+                }
+                task.rows.push(write);
+            }
+            Some(task) if task.epoch > epoch => {}
+            Some(task) => *task = Task { task_id, task_path, epoch, rows: vec![write] },
             None => {
                 place_of.insert(task_id.clone(), tasks.len());
-                tasks.push(Task { task_id, task_path, rows: vec![write] });
+                tasks.push(Task { task_id, task_path, epoch, rows: vec![write] });
             }
         }
     }
+    for task in &mut tasks {
+        // Rows of special channels can have come with another path.
+        task.rows.sort_by_key(|row| row.idx);
+    }
+    tasks.sort_by(|a, b| (&a.task_path, &a.task_id).cmp(&(&b.task_path, &b.task_id)));
     tasks
 }
 
@@ -62,15 +85,16 @@ pub fn written_channels<'a>(tasks: &[&'a Task]) -> Vec<&'a str> {
 }
 
 /// Folds the writes of `tasks`, in order. `current` holds the present value of each written channel that has one and whose
-/// reducer looks at it; the result the next value of each written channel.
+/// reducer looks at it; the result the next value of each written channel that is `wanted`.
 pub fn fold(
     checkpoint_id: &str,
     tasks: &[&Task],
     reducers: &HashMap<String, Reducer>,
     current: &HashMap<String, String>,
+    wanted: impl Fn(&str) -> bool,
 ) -> Result<HashMap<String, String>, FoldError> {
     let mut accumulators: HashMap<&str, Accumulator> = HashMap::new();
-    for (task_id, write) in state_writes(tasks) {
+    for (task_id, write) in state_writes(tasks).filter(|(_, write)| wanted(&write.channel)) {
         let channel = write.channel.as_str();
         let reducer = reducers.get(channel).copied().unwrap_or(Reducer::Replace);
         let failed =
@@ -82,12 +106,27 @@ pub fn fold(
                 entry.insert(Accumulator::new(reducer, current).map_err(failed)?)
             }
         };
-        accumulator.add(&write.value, Origin { checkpoint_id, task_id, idx: write.idx }).map_err(failed)?;
+        accumulator.add(write.text(), Origin { checkpoint_id, task_id, idx: write.idx }).map_err(failed)?;
     }
     Ok(accumulators.into_iter().map(|(channel, value)| (channel.to_owned(), value.finish())).collect())
 }
 
-fn state_writes<'a>(tasks: &[&'a Task]) -> impl Iterator<Item = (&'a str, &'a Write)> {
+/// The elements that the writes of `tasks` append to a channel, as they stand between the brackets of a list. `None` where
+/// its reducer does not append, or nothing is appended.
+pub fn appended(tasks: &[&Task], reducers: &HashMap<String, Reducer>, channel: &str) -> Option<String> {
+    if reducers.get(channel) != Some(&Reducer::Append) {
+        return None;
+    }
+    let mut list = Accumulator::new(Reducer::Append, None).ok()?;
+    for (task_id, write) in state_writes(tasks).filter(|(_, write)| write.channel == channel) {
+        list.add(write.text(), Origin { checkpoint_id: "", task_id, idx: write.idx }).ok()?;
+    }
+    let list = list.finish();
+    let elements = list.strip_prefix('[')?.strip_suffix(']')?;
+    (!elements.is_empty()).then(|| elements.to_owned())
+}
+
+fn state_writes<'a>(tasks: &[&'a Task]) -> impl Iterator<Item = (&'a str, &'a Write<'static>)> {
     tasks.iter().flat_map(|task| {
         let ordinary = task.rows.iter().filter(|row| row.idx >= 0 && !row.is_mark() && enters_state(&row.channel));
         ordinary.map(|row| (task.task_id.as_str(), row))

@@ -1,11 +1,12 @@
 use super::*;
-use crate::model::writes::{Batch, OnConflict, settle};
+use crate::model::writes::{Batch, OnConflict, Tasks, settle};
 
 fn task(task_path: &str, task_id: &str, json: &str) -> Task {
     let batch = Batch::parse(json, |_| true).expect("a batch");
-    let mut rows = settle(&[], batch, OnConflict::Error).expect("no conflict").store;
+    let mut rows = settle(&[], &batch, OnConflict::Error, Tasks::Ours).expect("no conflict").store;
     rows.sort_by_key(|row| row.idx);
-    Task { task_id: task_id.to_owned(), task_path: task_path.to_owned(), rows }
+    let rows = rows.into_iter().map(|row| Write::new(row.idx, &row.channel, &row.value_type, row.value.into_owned()));
+    Task { task_id: task_id.to_owned(), task_path: task_path.to_owned(), epoch: 0, rows: rows.collect() }
 }
 
 fn names(list: &[&str]) -> Vec<String> {
@@ -21,7 +22,7 @@ fn folded(
     let reducers = reducers.iter().map(|(name, reducer)| ((*name).to_owned(), *reducer)).collect();
     let mut values: HashMap<String, String> =
         state.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    values.extend(fold("base", &taken, &reducers, &values)?);
+    values.extend(fold("base", &taken, &reducers, &values, |_| true)?);
     let mut values: Vec<_> = values.into_iter().collect();
     values.sort();
     Ok(values)
@@ -60,12 +61,29 @@ fn a_write_that_a_reducer_cannot_take_is_named() {
     assert!(matches!(error, FoldError::Reduce { channel, task_id, .. } if channel == "n" && task_id == "bad"));
 }
 
+fn row(task_path: &str, task_id: &str, epoch: i64, idx: i32) -> TaskWrite {
+    let write = Write::new(idx, "c", "json", &b"1"[..]);
+    TaskWrite { task_id: task_id.to_owned(), task_path: task_path.to_owned(), epoch, write }
+}
+
+#[test]
+fn of_a_task_s_batches_the_newest_stands() {
+    let rows = [row("", "t", 3, 0), row("", "t", 3, 1), row("", "t", 7, 0), row("", "u", 4, 0)];
+    for order in [[0, 1, 2, 3], [2, 0, 1, 3], [0, 2, 1, 3]] {
+        let rows =
+            order.map(|at: usize| row(&rows[at].task_path, &rows[at].task_id, rows[at].epoch, rows[at].write.idx));
+        let tasks = group(rows.into_iter());
+        let shown: Vec<(&str, i64, usize)> =
+            tasks.iter().map(|t| (t.task_id.as_str(), t.epoch, t.rows.len())).collect();
+        assert_eq!(shown, [("t", 7, 1), ("u", 4, 1)]);
+    }
+}
+
 #[test]
 fn rows_are_gathered_by_task_whatever_stands_between() {
-    let write = |idx| Write { idx, channel: "c".to_owned(), value_type: "json".to_owned(), value: "1".to_owned() };
-    let row = |path: &str, id: &str, idx| (id.to_owned(), path.to_owned(), write(idx));
+    let row = |path: &str, id: &str, idx| row(path, id, 0, idx);
     // A special channel that came with another path than the ordinary writes of its task.
     let tasks = group([row("", "t", -3), row("a", "u", 0), row("b", "t", 0)].into_iter());
     let shown: Vec<(&str, usize)> = tasks.iter().map(|task| (task.task_id.as_str(), task.rows.len())).collect();
-    assert_eq!(shown, [("t", 2), ("u", 1)]);
+    assert_eq!(shown, [("u", 1), ("t", 2)]);
 }

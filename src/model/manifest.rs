@@ -1,35 +1,53 @@
 //! The manifest of a checkpoint: which channels it has, in which order, and where the bytes of each are.
 //!
 //! One small binary value in the checkpoint's row. Small channel values stand in it; of a large one it holds the digest
-//! under which `checkpoint_blobs` has the bytes. So an unchanged large channel costs its digest and no bytes.
+//! under which `checkpoint_blobs` has the recipe. So an unchanged large channel costs its digest and no bytes.
 //!
-//! Layout, version 1: the version byte, then per channel `text(name) text(type) place`, where `place` is `0 bytes(value)`
-//! or `1 digest[32] varint(size)`; `text` and `bytes` are a varint length and the content; varints are LEB128.
+//! Layout, version 1: the version byte, then per channel `kind text(name) text(type)`, with [`VERSIONED`] in the kind
+//! `text(version)`, and `bytes(value)` of an inline value, `digest[32] varint(size)` of a stored one, nothing of an absent
+//! one; `text` and `bytes` are a varint length and the content; varints are LEB128.
 
+use super::delta::Value;
+use super::wire::{put_bytes, put_varint, take_array, take_bytes, take_varint};
 use crate::json::quote;
 
 const VERSION: u8 = 1;
 const INLINE: u8 = 0;
 const STORED: u8 = 1;
+const ABSENT: u8 = 2;
+const VERSIONED: u8 = 0x10;
 
 /// The type tag of a value that is JSON text.
 pub const JSON: &str = "json";
 
 pub type Digest = [u8; 32];
 
-pub fn digest(bytes: &[u8]) -> Digest {
-    *blake3::hash(bytes).as_bytes()
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     Inline(Vec<u8>),
-    Stored { digest: Digest, size: u64 },
+    Stored {
+        digest: Digest,
+        size: u64,
+    },
+    /// The channel has a version and no value, as in a framework's checkpoint it can.
+    Absent,
+}
+
+impl Place {
+    /// The key of the value in `checkpoint_blobs`, where it is there.
+    pub fn digest(&self) -> Option<Digest> {
+        match self {
+            Place::Stored { digest, .. } => Some(*digest),
+            Place::Inline(_) | Place::Absent => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Channel {
     pub name: String,
+    /// A framework's version of the channel, as JSON text; none in a JSON state.
+    pub version: Option<String>,
     /// The type tag, which says how to read the bytes.
     pub value_type: String,
     pub place: Place,
@@ -40,6 +58,7 @@ impl Channel {
         match &self.place {
             Place::Inline(bytes) => bytes.len() as u64,
             Place::Stored { size, .. } => *size,
+            Place::Absent => 0,
         }
     }
 }
@@ -57,12 +76,23 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// The digests of the values that stand in `checkpoint_blobs`.
-    pub fn digests(&self) -> impl Iterator<Item = Digest> {
-        self.channels.iter().filter_map(|channel| match &channel.place {
+    /// The channels whose values stand in `checkpoint_blobs`, with their keys there.
+    pub fn stored(&self) -> impl Iterator<Item = (&str, Digest)> {
+        self.channels.iter().filter_map(|channel| Some((channel.name.as_str(), channel.place.digest()?)))
+    }
+
+    /// Whether two manifests say the same, wherever their values are kept: the inline limit may have changed between them.
+    pub fn same_content(&self, other: &Manifest) -> bool {
+        let digest = |place: &Place| match place {
+            Place::Inline(bytes) => Some(Value::new(bytes).digest),
             Place::Stored { digest, .. } => Some(*digest),
-            Place::Inline(_) => None,
-        })
+            Place::Absent => None,
+        };
+        let same = |(a, b): (&Channel, &Channel)| {
+            let same_value = a.place == b.place || a.size() == b.size() && digest(&a.place) == digest(&b.place);
+            same_value && (&a.name, &a.version, &a.value_type) == (&b.name, &b.version, &b.value_type)
+        };
+        self.channels.len() == other.channels.len() && self.channels.iter().zip(&other.channels).all(same)
     }
 
     /// For people and for clients that want the small values: those as they are, of the others type and size.
@@ -70,6 +100,7 @@ impl Manifest {
         let members: Vec<String> = self
             .channels
             .iter()
+            .filter(|channel| channel.place != Place::Absent)
             .map(|channel| {
                 let value = match &channel.place {
                     Place::Inline(bytes) if channel.value_type == JSON => String::from_utf8_lossy(bytes).into_owned(),
@@ -84,18 +115,24 @@ impl Manifest {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         for channel in &self.channels {
+            let kind = match &channel.place {
+                Place::Inline(_) => INLINE,
+                Place::Stored { .. } => STORED,
+                Place::Absent => ABSENT,
+            };
+            out.push(if channel.version.is_some() { kind | VERSIONED } else { kind });
             put_bytes(&mut out, channel.name.as_bytes());
             put_bytes(&mut out, channel.value_type.as_bytes());
+            if let Some(version) = &channel.version {
+                put_bytes(&mut out, version.as_bytes());
+            }
             match &channel.place {
-                Place::Inline(bytes) => {
-                    out.push(INLINE);
-                    put_bytes(&mut out, bytes);
-                }
+                Place::Inline(bytes) => put_bytes(&mut out, bytes),
                 Place::Stored { digest, size } => {
-                    out.push(STORED);
                     out.extend_from_slice(digest);
                     put_varint(&mut out, *size);
                 }
+                Place::Absent => {}
             }
         }
         out
@@ -116,53 +153,21 @@ impl Manifest {
 }
 
 fn take_channel(rest: &mut &[u8]) -> Option<Channel> {
-    let name = String::from_utf8(take_bytes(rest)?.to_vec()).ok()?;
-    let value_type = String::from_utf8(take_bytes(rest)?.to_vec()).ok()?;
-    let place = match take(rest, 1)?[0] {
+    let [kind] = take_array(rest)?;
+    let name = take_text(rest)?;
+    let value_type = take_text(rest)?;
+    let version = if kind & VERSIONED == 0 { None } else { Some(take_text(rest)?) };
+    let place = match kind & !VERSIONED {
         INLINE => Place::Inline(take_bytes(rest)?.to_vec()),
-        STORED => {
-            let digest = take(rest, 32)?.try_into().ok()?;
-            Place::Stored { digest, size: take_varint(rest)? }
-        }
+        STORED => Place::Stored { digest: take_array(rest)?, size: take_varint(rest)? },
+        ABSENT => Place::Absent,
         _ => return None,
     };
-    Some(Channel { name, value_type, place })
+    Some(Channel { name, version, value_type, place })
 }
 
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
-    let (taken, left) = rest.split_at_checked(length)?;
-    *rest = left;
-    Some(taken)
-}
-
-fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = usize::try_from(take_varint(rest)?).ok()?;
-    take(rest, length)
-}
-
-fn take_varint(rest: &mut &[u8]) -> Option<u64> {
-    let mut value = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let byte = take(rest, 1)?[0];
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
+fn take_text(rest: &mut &[u8]) -> Option<String> {
+    String::from_utf8(take_bytes(rest)?.to_vec()).ok()
 }
 
 #[cfg(test)]
@@ -174,16 +179,28 @@ mod tests {
         prop_oneof![
             prop::collection::vec(any::<u8>(), 0..300).prop_map(Place::Inline),
             (any::<Digest>(), any::<u64>()).prop_map(|(digest, size)| Place::Stored { digest, size }),
+            Just(Place::Absent),
         ]
     }
 
     fn manifest() -> impl Strategy<Value = Manifest> {
-        let channel = (any::<String>(), ".{0,10}", place()).prop_map(|(name, value_type, place)| Channel {
-            name,
-            value_type,
-            place,
-        });
+        let version = prop::option::of(".{0,40}");
+        let channel = (any::<String>(), version, ".{0,10}", place())
+            .prop_map(|(name, version, value_type, place)| Channel { name, version, value_type, place });
         prop::collection::vec(channel, 0..8).prop_map(|channels| Manifest { channels })
+    }
+
+    #[test]
+    fn the_same_value_is_the_same_wherever_it_is_kept() {
+        let manifest = |value_type: &str, place| Manifest {
+            channels: vec![Channel { name: "a".to_owned(), version: None, value_type: value_type.to_owned(), place }],
+        };
+        let bytes = vec![b'x'; 2000];
+        let stored = Place::Stored { digest: Value::new(&bytes).digest, size: 2000 };
+        assert!(manifest("t", Place::Inline(bytes.clone())).same_content(&manifest("t", stored.clone())));
+        assert!(!manifest("t", Place::Inline(vec![b'y'; 2000])).same_content(&manifest("t", stored.clone())));
+        assert!(!manifest("u", Place::Inline(bytes)).same_content(&manifest("t", stored.clone())));
+        assert!(!manifest("t", Place::Absent).same_content(&manifest("t", stored)));
     }
 
     #[test]

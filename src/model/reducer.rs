@@ -2,7 +2,7 @@
 //! text and leave what they do not change byte for byte as it was.
 
 use super::id::folded_message_id;
-use crate::json::{JsonError, Shallow, canonical, quote, shallow, unquote};
+use crate::json::{JsonError, Shallow, canonical, quote, shallow_tolerant as shallow, unquote};
 use bigdecimal::BigDecimal;
 use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
@@ -118,7 +118,7 @@ impl Accumulator {
             }
             Reducer::Union => {
                 let (list, elements) = List::new(current)?;
-                let known = elements.into_iter().map(canonical).collect::<Result<_, _>>()?;
+                let known = elements.into_iter().map(by_value).collect();
                 Accumulator::Union { list, known }
             }
             Reducer::Sum => Accumulator::Sum {
@@ -146,7 +146,7 @@ impl Accumulator {
             Accumulator::AddMessages { list, place_of } => add_messages(list, place_of, write, origin)?,
             Accumulator::Union { list, known } => {
                 for element in elements_of(write)? {
-                    if known.insert(canonical(element)?) {
+                    if known.insert(by_value(element)) {
                         list.push(element);
                     }
                 }
@@ -154,10 +154,12 @@ impl Accumulator {
             Accumulator::Sum { alone, value } => {
                 let added = number(write, Whose::Write)?;
                 *alone = value.is_none().then(|| write.trim().to_owned());
-                *value = Some(match value.take() {
+                let sum = match value.take() {
                     Some(value) => value + added,
                     None => added,
-                });
+                };
+                check_digits(&sum)?;
+                *value = Some(sum);
             }
             Accumulator::Merge { .. } => self.merge(write, Whose::Write)?,
         }
@@ -324,12 +326,20 @@ fn decimal(text: &str) -> Result<BigDecimal, ReduceError> {
         return Err(ReduceError::TooManyDigits);
     }
     let value = BigDecimal::from_str(text).map_err(|_| ReduceError::TooManyDigits)?;
+    check_digits(&value)?;
+    Ok(value)
+}
+
+/// What a sum gives can be added to again.
+fn check_digits(value: &BigDecimal) -> Result<(), ReduceError> {
     let scale = value.fractional_digit_count();
     let whole_digits = (value.digits() as i64).saturating_sub(scale);
-    if scale > MAX_DIGITS || whole_digits > MAX_DIGITS {
-        return Err(ReduceError::TooManyDigits);
-    }
-    Ok(value)
+    if scale > MAX_DIGITS || whole_digits > MAX_DIGITS { Err(ReduceError::TooManyDigits) } else { Ok(()) }
+}
+
+/// The form in which two elements are equal if their values are: the canonical one, or, of what has none, the text.
+fn by_value(element: &str) -> String {
+    canonical(element).unwrap_or_else(|_| element.to_owned())
 }
 
 #[cfg(test)]

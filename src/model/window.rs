@@ -4,6 +4,8 @@
 //! makes tool calls and the messages that answer them are one group: a window never shows half of it. Calls that were never
 //! answered (a cancelled run) and answers without a call are left out, because no model provider takes them.
 
+use std::collections::HashMap;
+
 /// What the selection needs to know of a message; `item` is the caller's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<T> {
@@ -85,7 +87,7 @@ fn cut<T>(groups: Vec<Vec<T>>, size: usize) -> Vec<T> {
 fn complete_groups<T>(exchange: Vec<Entry<T>>) -> Vec<Vec<T>> {
     let mut groups: Vec<Vec<T>> = Vec::new();
     let mut open: Vec<T> = Vec::new();
-    let mut awaited: Vec<String> = Vec::new();
+    let mut awaited: HashMap<String, usize> = HashMap::new();
     for entry in exchange {
         if !entry.answers.is_empty() {
             if !open.is_empty() && answer(&mut awaited, &entry.answers) {
@@ -101,24 +103,29 @@ fn complete_groups<T>(exchange: Vec<Entry<T>>) -> Vec<Vec<T>> {
             groups.push(vec![entry.item]);
         } else {
             open.push(entry.item);
-            awaited = entry.calls;
+            awaited.clear();
+            for id in entry.calls {
+                *awaited.entry(id).or_default() += 1;
+            }
         }
     }
     groups
 }
 
 /// Crosses off the answered calls; false, and nothing crossed off, where one of them was not awaited.
-fn answer(awaited: &mut Vec<String>, answers: &[String]) -> bool {
-    let mut left = awaited.clone();
-    for id in answers {
-        match left.iter().position(|awaited| awaited == id) {
-            Some(at) => {
-                left.remove(at);
+fn answer(awaited: &mut HashMap<String, usize>, answers: &[String]) -> bool {
+    for (at, id) in answers.iter().enumerate() {
+        match awaited.get_mut(id) {
+            Some(1) => drop(awaited.remove(id)),
+            Some(times) => *times -= 1,
+            None => {
+                for id in &answers[..at] {
+                    *awaited.entry(id.clone()).or_default() += 1;
+                }
+                return false;
             }
-            None => return false,
         }
     }
-    *awaited = left;
     true
 }
 

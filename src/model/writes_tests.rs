@@ -1,30 +1,30 @@
 use super::*;
 
-fn batch(json: &str) -> Batch {
+fn batch(json: &str) -> Batch<'_> {
     Batch::parse(json, |name| !name.is_empty()).expect("a batch")
 }
 
-fn change(rows: &[Write], json: &str, on_conflict: OnConflict) -> Change {
-    settle(rows, batch(json), on_conflict).expect("no conflict")
+fn change<'a>(rows: &[Write<'_>], json: &'a str, on_conflict: OnConflict) -> Change<'a> {
+    settle(rows, &batch(json), on_conflict, Tasks::Ours).expect("no conflict")
 }
 
 /// The rows of a task after a change.
-fn after(rows: &[Write], change: Change) -> Vec<Write> {
-    let mut rows: Vec<Write> = rows.iter().filter(|row| !change.remove.contains(&row.idx)).cloned().collect();
+fn after<'a>(rows: &[Write<'a>], change: Change<'a>) -> Vec<Write<'a>> {
+    let mut rows: Vec<Write<'a>> = rows.iter().filter(|row| !change.remove.contains(&row.idx)).cloned().collect();
     rows.extend(change.store);
     rows.sort_by_key(|row| row.idx);
     rows
 }
 
-fn logged(batches: &[&str]) -> Vec<Write> {
+fn logged<'a>(batches: &[&'a str]) -> Vec<Write<'a>> {
     batches.iter().fold(Vec::new(), |rows, json| {
         let change = change(&rows, json, OnConflict::Error);
         after(&rows, change)
     })
 }
 
-fn shown(rows: &[Write]) -> Vec<(i32, &str, &str)> {
-    rows.iter().map(|row| (row.idx, row.channel.as_str(), row.value.as_str())).collect()
+fn shown<'w>(rows: &'w [Write<'_>]) -> Vec<(i32, &'w str, &'w str)> {
+    rows.iter().map(|row| (row.idx, row.channel.as_str(), row.text())).collect()
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn an_equal_repeat_changes_nothing() {
 fn other_content_is_an_error_or_stands_or_replaces_whole() {
     let rows = logged(&[r#"[["a", 1], ["b", 2], ["c", 3]]"#]);
     for other in [r#"[["a", 1]]"#, r#"[["a", 1], ["b", 2], ["c", 4]]"#, "[]", r#"[["b", 2], ["a", 1], ["c", 3]]"#] {
-        assert_eq!(settle(&rows, batch(other), OnConflict::Error), Err(Conflict), "{other}");
+        assert_eq!(settle(&rows, &batch(other), OnConflict::Error, Tasks::Ours), Err(Conflict), "{other}");
         assert!(change(&rows, other, OnConflict::Keep).is_empty(), "{other}");
         assert_eq!(after(&rows, change(&rows, other, OnConflict::Replace)), logged(&[other]), "{other}");
     }

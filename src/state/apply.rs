@@ -1,16 +1,18 @@
 //! `ckpt_apply_writes`: the replay. Folds the pending writes of a checkpoint into a new one, all or none, once.
 
-use super::blobs::{Values, load};
+use super::Namespace;
 use super::checkpoint::{Checkpoint, Content, add};
 use super::head::Head;
 use super::put::metadata_filter;
-use super::writes::locked_tasks;
+use super::values::{Given, grow, load_json};
+use super::writes::tasks_of;
 use crate::args;
 use crate::error::{Error, Result};
-use crate::guc;
 use crate::json::{Shallow, unquote};
 use crate::json_types::{JsonText, JsonbText};
-use crate::model::fold::{FoldError, Task, finished, fold, written_channels};
+use crate::model::fold::{FoldError, Task, appended, finished, fold, written_channels};
+use crate::model::growth::Grown;
+use crate::model::manifest::JSON;
 use crate::model::reducer::{MAX_DIGITS, ReduceError, Reducer, Whose};
 use crate::spi::{Db, Statement, TEXT, param};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -34,8 +36,7 @@ fn ckpt_apply_writes(
     metadata: default!(Option<JsonText<'_>>, "'{}'"),
 ) -> std::result::Result<String, ErrorReport> {
     let apply = Apply {
-        thread_id: args::thread_id(thread_id)?,
-        checkpoint_ns: args::checkpoint_ns(checkpoint_ns)?,
+        ns: Namespace::of_args(thread_id, checkpoint_ns)?,
         checkpoint_id: checkpoint_id.map(|id| args::name("checkpoint_id", Some(id))).transpose()?,
         tasks: tasks.map(|tasks| args::names("tasks", tasks)).transpose()?,
         reducers: parse_reducers(&args::required("reducers", reducers)?.0)?,
@@ -46,8 +47,7 @@ fn ckpt_apply_writes(
 }
 
 struct Apply<'a> {
-    thread_id: &'a str,
-    checkpoint_ns: &'a str,
+    ns: Namespace<'a>,
     checkpoint_id: Option<&'a str>,
     tasks: Option<Vec<String>>,
     reducers: HashMap<String, Reducer>,
@@ -64,57 +64,96 @@ static MARK_FOLDED: Statement = Statement::new(
 impl Apply<'_> {
     fn run(&self, db: &Db) -> Result<String> {
         let metadata_filter = metadata_filter(self.metadata)?;
-        let mut head = Head::lock(db, self.thread_id, self.checkpoint_ns)?;
+        let mut head = Head::lock(db, self.ns)?;
         let base = self.base(db, &head)?;
         if let Some(folded_into) = base.folded_into {
             return Ok(folded_into);
         }
-        let tasks = locked_tasks(db, self.thread_id, self.checkpoint_ns, &base.checkpoint_id)?;
+        let tasks = tasks_of(db, self.ns, &base.checkpoint_id)?;
         let required = self.tasks.as_deref().unwrap_or(&base.next);
-        let finished =
-            finished(&tasks, required).map_err(|error| self.fold_error(&base.checkpoint_id, &tasks, error))?;
+        let finished = match finished(&tasks, required) {
+            Ok(finished) => finished,
+            Err(_) if tasks.is_empty() && self.has_just_been_folded(db, &base)? => return Ok(base.checkpoint_id),
+            Err(error) => return Err(self.fold_error(&base.checkpoint_id, &tasks, error)),
+        };
         if finished.is_empty() {
             return Ok(base.checkpoint_id);
         }
-        let folded = self.fold(db, &base, &tasks, &finished)?;
-        let values = folded_values(&base, &finished, &folded);
-        values.store(db, self.thread_id, self.checkpoint_ns)?;
+        let mut grown = self.grow(db, &base, &finished)?;
+        let folded = self.fold(db, &base, &tasks, &finished, &grown)?;
+        let total = folded.values().map(|value| value.len() as u64).max().unwrap_or_default();
+        args::check_result_size("the value of a channel", total)?;
+        let values = folded_values(&base, &finished, &folded, &mut grown).hash(db, self.ns, Some(&base.manifest))?;
+        values.store(db, self.ns)?;
         let content = Content {
             manifest: &values.manifest,
+            body: None,
             metadata: self.metadata,
             metadata_filter: metadata_filter.as_deref(),
             next: &self.next,
         };
         let parent = Some(base.checkpoint_id.as_str());
-        let id = add(db, &mut head, self.thread_id, self.checkpoint_ns, None, parent, &content)?;
-        let args = [
-            param(self.thread_id),
-            param(db.tenant.as_str()),
-            param(self.checkpoint_ns),
-            param(base.checkpoint_id.as_str()),
-            param(id.as_str()),
-        ];
+        let id = add(db, &mut head, self.ns, None, parent, &content)?;
+        let args = self.ns.args_with(db, [param(base.checkpoint_id.as_str()), param(id.as_str())]);
         db.execute(&MARK_FOLDED, &args)?;
         Ok(id)
     }
 
-    fn base(&self, db: &Db, head: &Head) -> Result<Checkpoint> {
-        let Some(id) = self.checkpoint_id.or(head.latest_id.as_deref()) else {
-            return Err(Error::no_thread(self.thread_id, self.checkpoint_ns));
+    /// Whether the latest checkpoint, which the caller did not name, is a fold on which nothing has been logged yet: the caller
+    /// repeats the call that made it, or was second in a race.
+    fn has_just_been_folded(&self, db: &Db, base: &Checkpoint) -> Result<bool> {
+        let (None, Some(parent)) = (self.checkpoint_id, &base.parent_checkpoint_id) else {
+            return Ok(false);
         };
-        Checkpoint::locked(db, self.thread_id, self.checkpoint_ns, id)?
-            .ok_or_else(|| Error::no_checkpoint(self.thread_id, self.checkpoint_ns, id))
+        let parent = Checkpoint::locked(db, self.ns, parent)?;
+        Ok(parent.and_then(|parent| parent.folded_into).as_deref() == Some(base.checkpoint_id.as_str()))
     }
 
-    /// The values that the written channels get. Only those that are not simply replaced are read.
-    fn fold(&self, db: &Db, base: &Checkpoint, tasks: &[Task], finished: &[&Task]) -> Result<HashMap<String, String>> {
-        let written: HashSet<&str> = written_channels(finished).into_iter().collect();
+    fn base(&self, db: &Db, head: &Head) -> Result<Checkpoint> {
+        let Some(id) = self.checkpoint_id.or(head.latest_id.as_deref()) else {
+            return Err(Error::no_thread(self.ns.thread_id, self.ns.checkpoint_ns));
+        };
+        let base = Checkpoint::locked(db, self.ns, id)?
+            .ok_or_else(|| Error::no_checkpoint(self.ns.thread_id, self.ns.checkpoint_ns, id))?;
+        if base.body.is_some() {
+            return Err(Error::wrong_state(format!("checkpoint \"{id}\" is a framework's"))
+                .detail("Its values are in the framework's own encoding, which only the framework can fold.")
+                .hint("Let the framework go on from it, or put a JSON state with ckpt_put."));
+        }
+        Ok(base)
+    }
+
+    /// The lists that are only appended to, and large: those are not read.
+    fn grow(&self, db: &Db, base: &Checkpoint, finished: &[&Task]) -> Result<HashMap<String, (String, Grown)>> {
+        let mut grown = HashMap::new();
+        for channel in &base.manifest.channels {
+            if channel.place.digest().is_some()
+                && let Some(elements) = appended(finished, &self.reducers, &channel.name)
+                && let Some(list) = grow(db, self.ns, channel, &elements)?
+            {
+                grown.insert(channel.name.clone(), list);
+            }
+        }
+        Ok(grown)
+    }
+
+    /// The values that the written channels get, but for those that have grown. Only those that are not simply replaced are read.
+    fn fold(
+        &self,
+        db: &Db,
+        base: &Checkpoint,
+        tasks: &[Task],
+        finished: &[&Task],
+        grown: &HashMap<String, (String, Grown)>,
+    ) -> Result<HashMap<String, String>> {
+        let mut written: HashSet<&str> = written_channels(finished).into_iter().collect();
+        written.retain(|name| !grown.contains_key(*name));
         let needs_value = |name: &str| {
             written.contains(name) && self.reducers.get(name).is_some_and(|reducer| *reducer != Reducer::Replace)
         };
-        let current = load(db, self.thread_id, self.checkpoint_ns, &base.manifest, needs_value)?;
+        let current = load_json(db, base, needs_value)?;
         let current = current.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        fold(&base.checkpoint_id, finished, &self.reducers, &current)
+        fold(&base.checkpoint_id, finished, &self.reducers, &current, |channel| !grown.contains_key(channel))
             .map_err(|error| self.fold_error(&base.checkpoint_id, tasks, error))
     }
 
@@ -158,24 +197,32 @@ fn reduce_error(what: &str, task_id: &str, error: &ReduceError) -> Error {
 }
 
 /// The base's channels with the folded ones in their places, and new ones behind them in the order of the writes.
-fn folded_values<'a>(base: &Checkpoint, finished: &[&Task], folded: &'a HashMap<String, String>) -> Values<'a> {
-    let inline_limit = guc::inline_limit();
-    let mut values = Values::default();
-    for channel in &base.manifest.channels {
-        match folded.get(&channel.name) {
-            Some(value) => values.add(channel.name.clone(), value, inline_limit),
-            None => values.manifest.channels.push(channel.clone()),
-        }
-    }
+fn folded_values<'a>(
+    base: &Checkpoint,
+    finished: &[&Task],
+    folded: &'a HashMap<String, String>,
+    grown: &mut HashMap<String, (String, Grown)>,
+) -> Given<'a> {
+    let mut given = Given::default();
     let known: HashSet<&str> = base.manifest.channels.iter().map(|channel| channel.name.as_str()).collect();
-    for name in written_channels(finished) {
-        if !known.contains(name)
-            && let Some(value) = folded.get(name)
-        {
-            values.add(name.to_owned(), value, inline_limit);
+    let mut new = written_channels(finished);
+    new.retain(|name| !known.contains(name));
+    for channel in &base.manifest.channels {
+        if let Some((log, list)) = grown.remove(&channel.name) {
+            given.add_grown(channel, log, list);
+            continue;
+        }
+        match folded.get(&channel.name) {
+            Some(value) => given.add(channel.name.clone(), None, JSON.to_owned(), value.as_bytes()),
+            None => given.keep(channel.clone()),
         }
     }
-    values
+    for name in new {
+        if let Some(value) = folded.get(name) {
+            given.add(name.to_owned(), None, JSON.to_owned(), value.as_bytes());
+        }
+    }
+    given
 }
 
 fn parse_reducers(text: &str) -> Result<HashMap<String, Reducer>> {

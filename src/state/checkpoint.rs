@@ -1,10 +1,12 @@
 //! A checkpoint's row: finding it, and adding one.
 
+use super::Namespace;
+use super::collect::remove_unreferenced;
 use super::head::Head;
 use crate::error::{Error, Result};
 use crate::model::checkpoint_id::{as_uuid6, next_id};
 use crate::model::manifest::{Manifest, ManifestError};
-use crate::spi::{BIGINT, BYTES, Db, JSON, Row, Statement, TEXT, TEXTS, json_param, param};
+use crate::spi::{BIGINT, BYTES, Db, JSON, Row, Statement, TEXT, TEXTS, json_param, optional_json_param, param};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 
@@ -16,6 +18,8 @@ pub struct Checkpoint {
     pub parent_checkpoint_id: Option<String>,
     pub next: Vec<String>,
     pub manifest: Manifest,
+    /// What a framework keeps of its checkpoint beside the channels, as JSON; none in a JSON state.
+    pub body: Option<String>,
     pub metadata: String,
     pub pending_writes: i32,
     pub folded_into: Option<String>,
@@ -29,7 +33,8 @@ macro_rules! checkpoint_columns {
          c.metadata::pg_catalog.text, c.folded_into, c.created_at,
          (SELECT pg_catalog.count(*) FROM @s.checkpoint_writes w
           WHERE w.thread_id @= c.thread_id AND w.tenant @= c.tenant AND w.checkpoint_ns @= c.checkpoint_ns
-            AND w.checkpoint_id @= c.checkpoint_id AND c.folded_into IS NULL)::pg_catalog.int4"
+            AND w.checkpoint_id @= c.checkpoint_id AND c.folded_into IS NULL)::pg_catalog.int4,
+         c.body::pg_catalog.text"
     };
 }
 pub(super) use checkpoint_columns;
@@ -58,9 +63,23 @@ static BY_ID: Statement = Statement::new(
 
 static INSERT: Statement = Statement::new(
     "INSERT INTO @s.checkpoints (thread_id, tenant, checkpoint_ns, checkpoint_id, parent_checkpoint_id, revision, next,
-                                 manifest, metadata, metadata_filter)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::pg_catalog.jsonb)",
-    &[TEXT, TEXT, TEXT, TEXT, TEXT, BIGINT, TEXTS, BYTES, JSON, TEXT],
+                                 manifest, metadata, metadata_filter, body)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::pg_catalog.jsonb, $11)
+     ON CONFLICT DO NOTHING",
+    &[TEXT, TEXT, TEXT, TEXT, TEXT, BIGINT, TEXTS, BYTES, JSON, TEXT, JSON],
+);
+
+static REPLACE: Statement = Statement::new(
+    "UPDATE @s.checkpoints AS c
+     SET next = $5, manifest = $6, metadata = $7, metadata_filter = $8::pg_catalog.jsonb, body = $9
+     WHERE c.thread_id @= $1 AND c.tenant @= $2 AND c.checkpoint_ns @= $3 AND c.checkpoint_id @= $4",
+    &[TEXT, TEXT, TEXT, TEXT, TEXTS, BYTES, JSON, TEXT, JSON],
+);
+
+static MANIFEST: Statement = Statement::new(
+    "SELECT c.manifest FROM @s.checkpoints c
+     WHERE c.thread_id @= $1 AND c.tenant @= $2 AND c.checkpoint_ns @= $3 AND c.checkpoint_id @= $4",
+    &[TEXT, TEXT, TEXT, TEXT],
 );
 
 impl Checkpoint {
@@ -77,32 +96,45 @@ impl Checkpoint {
             folded_into: row.get(8)?,
             created_at: row.get(9)?,
             pending_writes: row.must(10)?,
+            body: row.get(11)?,
             thread_id,
         })
     }
 
+    pub fn namespace(&self) -> Namespace<'_> {
+        Namespace { thread_id: &self.thread_id, checkpoint_ns: &self.checkpoint_ns }
+    }
+
     /// The latest checkpoint of a namespace.
-    pub fn latest(db: &Db, thread_id: &str, checkpoint_ns: &str) -> Result<Option<Checkpoint>> {
-        let args = [param(thread_id), param(db.tenant.as_str()), param(checkpoint_ns)];
-        db.read_one(&LATEST, &args, Checkpoint::from_row)
+    pub fn latest(db: &Db, ns: Namespace<'_>) -> Result<Option<Checkpoint>> {
+        db.read_one(&LATEST, &ns.args(db), Checkpoint::from_row)
+    }
+
+    /// The checkpoint with this id.
+    pub fn find(db: &Db, ns: Namespace<'_>, checkpoint_id: &str) -> Result<Option<Checkpoint>> {
+        db.read_one(&BY_ID, &ns.args_with(db, [param(checkpoint_id)]), Checkpoint::from_row)
     }
 
     /// The checkpoint with this id, or the latest; P0002 where there is none.
-    pub fn required(db: &Db, thread_id: &str, checkpoint_ns: &str, checkpoint_id: Option<&str>) -> Result<Checkpoint> {
-        let Some(id) = checkpoint_id else {
-            return Checkpoint::latest(db, thread_id, checkpoint_ns)?
-                .ok_or_else(|| Error::no_thread(thread_id, checkpoint_ns));
-        };
-        let args = [param(thread_id), param(db.tenant.as_str()), param(checkpoint_ns), param(id)];
-        db.read_one(&BY_ID, &args, Checkpoint::from_row)?
-            .ok_or_else(|| Error::no_checkpoint(thread_id, checkpoint_ns, id))
+    pub fn required(db: &Db, ns: Namespace<'_>, checkpoint_id: Option<&str>) -> Result<Checkpoint> {
+        match checkpoint_id {
+            None => Checkpoint::latest(db, ns)?.ok_or_else(|| Error::no_thread(ns.thread_id, ns.checkpoint_ns)),
+            Some(id) => {
+                Checkpoint::find(db, ns, id)?.ok_or_else(|| Error::no_checkpoint(ns.thread_id, ns.checkpoint_ns, id))
+            }
+        }
     }
 
     /// The same under the lock of the head, with all that was committed before it.
-    pub fn locked(db: &Db, thread_id: &str, checkpoint_ns: &str, checkpoint_id: &str) -> Result<Option<Checkpoint>> {
-        let args = [param(thread_id), param(db.tenant.as_str()), param(checkpoint_ns), param(checkpoint_id)];
-        db.write_one(&BY_ID, &args, Checkpoint::from_row)
+    pub fn locked(db: &Db, ns: Namespace<'_>, checkpoint_id: &str) -> Result<Option<Checkpoint>> {
+        db.write_one(&BY_ID, &ns.args_with(db, [param(checkpoint_id)]), Checkpoint::from_row)
     }
+}
+
+/// The manifest of a checkpoint, under the lock of the head.
+pub fn locked_manifest(db: &Db, ns: Namespace<'_>, checkpoint_id: &str) -> Result<Option<Manifest>> {
+    let args = ns.args_with(db, [param(checkpoint_id)]);
+    db.write_one(&MANIFEST, &args, |row| decode_manifest(ns.thread_id, row.must(1)?))
 }
 
 pub(super) fn decode_manifest(thread_id: &str, bytes: &[u8]) -> Result<Manifest> {
@@ -117,12 +149,58 @@ pub(super) fn decode_manifest(thread_id: &str, bytes: &[u8]) -> Result<Manifest>
     })
 }
 
-/// What a new checkpoint's row holds besides its place.
+/// What a checkpoint's row holds besides its place.
 pub struct Content<'a> {
     pub manifest: &'a Manifest,
+    pub body: Option<&'a str>,
     pub metadata: &'a str,
     pub metadata_filter: Option<&'a str>,
     pub next: &'a [String],
+}
+
+impl Content<'_> {
+    /// Adds a checkpoint's row; false where the id is taken.
+    pub fn insert(&self, db: &Db, ns: Namespace<'_>, id: &str, parent: Option<&str>, revision: i64) -> Result<bool> {
+        let args = ns.args_with(
+            db,
+            [
+                param(id),
+                param(parent),
+                param(revision),
+                param(self.next.to_vec()),
+                param(self.manifest.encode()),
+                json_param(self.metadata),
+                param(self.metadata_filter),
+                optional_json_param(self.body),
+            ],
+        );
+        Ok(db.execute(&INSERT, &args)? > 0)
+    }
+
+    /// Puts this content in the place of a checkpoint's; its parent, order and `created_at` stay.
+    pub fn replace(&self, db: &Db, old: &Checkpoint) -> Result<()> {
+        let args = old.namespace().args_with(
+            db,
+            [
+                param(old.checkpoint_id.as_str()),
+                param(self.next.to_vec()),
+                param(self.manifest.encode()),
+                json_param(self.metadata),
+                param(self.metadata_filter),
+                optional_json_param(self.body),
+            ],
+        );
+        db.execute(&REPLACE, &args)?;
+        remove_unreferenced(db, old.namespace(), old.manifest.stored().map(|(_, digest)| digest).collect())
+    }
+
+    /// Whether a checkpoint has this content already.
+    pub fn is_of(&self, checkpoint: &Checkpoint) -> bool {
+        checkpoint.manifest.same_content(self.manifest)
+            && checkpoint.body.as_deref() == self.body
+            && checkpoint.metadata == self.metadata
+            && checkpoint.next == self.next
+    }
 }
 
 /// Adds a checkpoint under the lock of `head` and returns its id, a new one where none is given. It becomes the latest if its
@@ -131,8 +209,7 @@ pub struct Content<'a> {
 pub fn add(
     db: &Db,
     head: &mut Head,
-    thread_id: &str,
-    checkpoint_ns: &str,
+    ns: Namespace<'_>,
     checkpoint_id: Option<&str>,
     parent: Option<&str>,
     content: &Content<'_>,
@@ -141,19 +218,7 @@ pub fn add(
         Some(id) => id.to_owned(),
         None => new_id(head.newest_uuid.as_deref())?,
     };
-    let args = [
-        param(thread_id),
-        param(db.tenant.as_str()),
-        param(checkpoint_ns),
-        param(id.as_str()),
-        param(parent),
-        param(head.revision),
-        param(content.next.to_vec()),
-        param(content.manifest.encode()),
-        json_param(content.metadata),
-        param(content.metadata_filter),
-    ];
-    db.execute(&INSERT, &args)?;
+    content.insert(db, ns, &id, parent, head.revision)?;
     if let Some(uuid) = as_uuid6(&id)
         && head.newest_uuid.as_ref().is_none_or(|newest| *newest < uuid)
     {
@@ -162,11 +227,12 @@ pub fn add(
     if head.latest_id.as_deref().is_none_or(|latest| parent == Some(latest) || id.as_str() > latest) {
         head.latest_id = Some(id.clone());
     }
-    head.save(db, thread_id, checkpoint_ns)?;
+    head.save(db, ns)?;
     Ok(id)
 }
 
-fn new_id(newest_uuid: Option<&str>) -> Result<String> {
+/// A new UUIDv6 that sorts after `newest_uuid`.
+pub fn new_id(newest_uuid: Option<&str>) -> Result<String> {
     let mut random = [0_u8; 8];
     // SAFETY: the buffer has the given length. A false return leaves it as it is: the id is then only less random.
     unsafe { pg_sys::pg_strong_random(random.as_mut_ptr().cast(), random.len()) };

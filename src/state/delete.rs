@@ -3,9 +3,27 @@
 use super::head::Head;
 use crate::args;
 use crate::error::Result;
-use crate::spi::{Db, Statement, TEXT, param};
+use crate::spi::{Db, Statement, TEXT, TEXTS, param};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+
+macro_rules! delete_namespaces_from {
+    ($table:literal) => {
+        Statement::new(
+            concat!(
+                "DELETE FROM @s.",
+                $table,
+                " t WHERE t.thread_id @= $1 AND t.tenant @= $2 AND t.checkpoint_ns @= ANY ($3)"
+            ),
+            &[TEXT, TEXT, TEXTS],
+        )
+    };
+}
+static CHECKPOINTS: Statement = delete_namespaces_from!("checkpoints");
+static WRITES: Statement = delete_namespaces_from!("checkpoint_writes");
+static BLOBS: Statement = delete_namespaces_from!("checkpoint_blobs");
+static SEGMENTS: Statement = delete_namespaces_from!("checkpoint_segments");
+static HEADS: Statement = delete_namespaces_from!("checkpoint_heads");
 
 macro_rules! delete_from {
     ($table:literal) => {
@@ -15,11 +33,7 @@ macro_rules! delete_from {
         )
     };
 }
-static CHECKPOINTS: Statement = delete_from!("checkpoints");
 static MESSAGES: Statement = delete_from!("checkpoint_messages");
-static WRITES: Statement = delete_from!("checkpoint_writes");
-static BLOBS: Statement = delete_from!("checkpoint_blobs");
-static HEADS: Statement = delete_from!("checkpoint_heads");
 static LOGS: Statement = delete_from!("checkpoint_logs");
 
 static LOCK_LOG: Statement = Statement::new(
@@ -38,13 +52,24 @@ fn ckpt_delete_thread(
     Ok(delete(&Db::of_call(fcinfo)?, thread_id)?)
 }
 
+/// Only what is locked is deleted. A namespace that another session deleted and a third made anew, while this call waited for
+/// its lock, comes after this call.
 fn delete(db: &Db, thread_id: &str) -> Result<i64> {
-    let args = [param(thread_id), param(db.tenant.as_str())];
-    Head::lock_all(db, thread_id)?;
-    db.execute(&LOCK_LOG, &args)?;
-    let counted = db.execute(&CHECKPOINTS, &args)? + db.execute(&MESSAGES, &args)?;
-    for statement in [&WRITES, &BLOBS, &HEADS, &LOGS] {
-        db.execute(statement, &args)?;
+    let thread = || [param(thread_id), param(db.tenant.as_str())];
+    let mut counted = 0;
+    let namespaces = Head::lock_all(db, thread_id)?;
+    let log = db.write_one(&LOCK_LOG, &thread(), |row| row.must::<i64>(1))?;
+    if !namespaces.is_empty() {
+        let [thread_id, tenant] = thread();
+        let args = [thread_id, tenant, param(namespaces)];
+        counted += db.execute(&CHECKPOINTS, &args)?;
+        for statement in [&WRITES, &BLOBS, &SEGMENTS, &HEADS] {
+            db.execute(statement, &args)?;
+        }
+    }
+    if log.is_some() {
+        counted += db.execute(&MESSAGES, &thread())?;
+        db.execute(&LOGS, &thread())?;
     }
     Ok(counted as i64)
 }

@@ -1,5 +1,6 @@
 //! `ckpt_fork`: another way from an earlier point.
 
+use super::Namespace;
 use super::checkpoint::{Checkpoint, Content, add};
 use super::head::Head;
 use crate::args;
@@ -22,19 +23,23 @@ fn ckpt_fork(
     checkpoint_id: Option<&str>,
     checkpoint_ns: default!(Option<&str>, "''"),
 ) -> std::result::Result<String, ErrorReport> {
-    let thread_id = args::thread_id(thread_id)?;
+    let ns = Namespace::of_args(thread_id, checkpoint_ns)?;
     let checkpoint_id = args::name("checkpoint_id", checkpoint_id)?;
-    let checkpoint_ns = args::checkpoint_ns(checkpoint_ns)?;
-    Ok(fork(&Db::of_call(fcinfo)?, thread_id, checkpoint_ns, checkpoint_id)?)
+    Ok(fork(&Db::of_call(fcinfo)?, ns, checkpoint_id)?)
 }
 
-fn fork(db: &Db, thread_id: &str, checkpoint_ns: &str, checkpoint_id: &str) -> Result<String> {
-    let mut head = Head::lock(db, thread_id, checkpoint_ns)?;
-    let source = Checkpoint::locked(db, thread_id, checkpoint_ns, checkpoint_id)?
-        .ok_or_else(|| Error::no_checkpoint(thread_id, checkpoint_ns, checkpoint_id))?;
-    let content =
-        Content { manifest: &source.manifest, metadata: METADATA, metadata_filter: Some(METADATA), next: &source.next };
+fn fork(db: &Db, ns: Namespace<'_>, checkpoint_id: &str) -> Result<String> {
+    let mut head = Head::lock(db, ns)?;
+    let source = Checkpoint::locked(db, ns, checkpoint_id)?
+        .ok_or_else(|| Error::no_checkpoint(ns.thread_id, ns.checkpoint_ns, checkpoint_id))?;
+    let content = Content {
+        manifest: &source.manifest,
+        body: source.body.as_deref(),
+        metadata: METADATA,
+        metadata_filter: Some(METADATA),
+        next: &source.next,
+    };
     // The latest whatever its id: without a latest to compare with, the new one is it.
     head.latest_id = None;
-    add(db, &mut head, thread_id, checkpoint_ns, None, Some(checkpoint_id), &content)
+    add(db, &mut head, ns, None, Some(checkpoint_id), &content)
 }

@@ -1,7 +1,8 @@
 //! The head of a thread and namespace: which checkpoint is the latest. Its row is the lock that every writer takes first.
 
+use super::Namespace;
 use crate::error::Result;
-use crate::spi::{Db, Statement, TEXT, param};
+use crate::spi::{BOOL, Db, Row, Statement, TEXT, param};
 
 pub struct Head {
     /// The number of this change, which gives a checkpoint its place in the order of acceptance.
@@ -20,6 +21,20 @@ static LOCK: Statement = Statement::new(
     &[TEXT, TEXT, TEXT],
 );
 
+// The same, and the move to a new checkpoint $4 with its parent $5 (NULL: the latest) at once. With $7 only if its UUIDv6 $6
+// sorts after all others. The move is undone by `save` where the checkpoint turns out to be there already.
+static ADVANCE: Statement = Statement::new(
+    "INSERT INTO @s.checkpoint_heads AS h (thread_id, tenant, checkpoint_ns, revision, latest_id, newest_uuid)
+     VALUES ($1, $2, $3, 1, $4, $6)
+     ON CONFLICT (thread_id, tenant, checkpoint_ns) DO UPDATE
+     SET revision = h.revision @+ 1, previous_id = h.latest_id, newest_uuid = GREATEST(h.newest_uuid, $6),
+         latest_id = CASE WHEN $5 IS NULL OR h.latest_id IS NULL OR h.latest_id @= $5 OR h.latest_id @< $4 THEN $4
+                          ELSE h.latest_id END
+     WHERE NOT $7 OR h.newest_uuid IS NULL OR h.newest_uuid @< $6
+     RETURNING h.revision, h.previous_id, h.newest_uuid",
+    &[TEXT, TEXT, TEXT, TEXT, TEXT, TEXT, BOOL],
+);
+
 static MOVE: Statement = Statement::new(
     "UPDATE @s.checkpoint_heads AS h SET latest_id = $4, newest_uuid = $5
      WHERE h.thread_id @= $1 AND h.tenant @= $2 AND h.checkpoint_ns @= $3",
@@ -28,7 +43,7 @@ static MOVE: Statement = Statement::new(
 
 // In the order of the namespaces, so that two of these cannot wait for each other.
 static LOCK_ALL: Statement = Statement::new(
-    "SELECT h.revision FROM @s.checkpoint_heads h
+    "SELECT h.checkpoint_ns FROM @s.checkpoint_heads h
      WHERE h.thread_id @= $1 AND h.tenant @= $2
      ORDER BY h.checkpoint_ns
      FOR UPDATE",
@@ -42,36 +57,43 @@ static FIND: Statement = Statement::new(
 );
 
 impl Head {
+    fn from_row(row: &Row<'_>) -> Result<Head> {
+        Ok(Head { revision: row.must(1)?, latest_id: row.get(2)?, newest_uuid: row.get(3)? })
+    }
+
     /// Locks the head until the end of the transaction, making it at the first touch.
-    pub fn lock(db: &Db, thread_id: &str, checkpoint_ns: &str) -> Result<Head> {
-        let args = [param(thread_id), param(db.tenant.as_str()), param(checkpoint_ns)];
-        let head = db.write_one(&LOCK, &args, |row| {
-            Ok(Head { revision: row.must(1)?, latest_id: row.get(2)?, newest_uuid: row.get(3)? })
-        })?;
+    pub fn lock(db: &Db, ns: Namespace<'_>) -> Result<Head> {
+        let head = db.write_one(&LOCK, &ns.args(db), Head::from_row)?;
         Ok(head.unwrap_or(Head { revision: 1, latest_id: None, newest_uuid: None }))
     }
 
-    /// Locks the heads of all namespaces of a thread.
-    pub fn lock_all(db: &Db, thread_id: &str) -> Result<()> {
-        db.execute(&LOCK_ALL, &[param(thread_id), param(db.tenant.as_str())])?;
-        Ok(())
+    /// Locks the head and moves it to a new checkpoint, whose parent is the latest or `parent`, in one statement. Gives the head
+    /// as it was before; `None` where `uuid` must be the newest and is not (the lock is held then too).
+    pub fn advance(
+        db: &Db,
+        ns: Namespace<'_>,
+        id: &str,
+        parent: Option<&str>,
+        uuid: Option<&str>,
+        must_be_newest: bool,
+    ) -> Result<Option<Head>> {
+        let args = ns.args_with(db, [param(id), param(parent), param(uuid), param(must_be_newest)]);
+        db.write_one(&ADVANCE, &args, Head::from_row)
+    }
+
+    /// Locks the heads of all namespaces of a thread and returns these.
+    pub fn lock_all(db: &Db, thread_id: &str) -> Result<Vec<String>> {
+        db.write(&LOCK_ALL, &[param(thread_id), param(db.tenant.as_str())], |row| row.must(1))
     }
 
     /// The latest checkpoint's id, without a lock.
-    pub fn latest_id(db: &Db, thread_id: &str, checkpoint_ns: &str) -> Result<Option<String>> {
-        let args = [param(thread_id), param(db.tenant.as_str()), param(checkpoint_ns)];
-        Ok(db.read_one(&FIND, &args, |row| row.get(2))?.flatten())
+    pub fn latest_id(db: &Db, ns: Namespace<'_>) -> Result<Option<String>> {
+        Ok(db.read_one(&FIND, &ns.args(db), |row| row.get(2))?.flatten())
     }
 
-    /// Writes down a new latest checkpoint and the greatest UUIDv6 seen.
-    pub fn save(&self, db: &Db, thread_id: &str, checkpoint_ns: &str) -> Result<()> {
-        let args = [
-            param(thread_id),
-            param(db.tenant.as_str()),
-            param(checkpoint_ns),
-            param(self.latest_id.as_deref()),
-            param(self.newest_uuid.as_deref()),
-        ];
+    /// Writes down another latest checkpoint and the greatest UUIDv6 seen.
+    pub fn save(&self, db: &Db, ns: Namespace<'_>) -> Result<()> {
+        let args = ns.args_with(db, [param(self.latest_id.as_deref()), param(self.newest_uuid.as_deref())]);
         db.execute(&MOVE, &args)?;
         Ok(())
     }

@@ -1,15 +1,16 @@
 //! `ckpt_put`: a snapshot of the whole state.
 
-use super::blobs::{Values, remove_unreferenced};
-use super::checkpoint::{Checkpoint, Content, add};
+use super::Namespace;
+use super::checkpoint::{Checkpoint, Content, add, locked_manifest, new_id};
 use super::head::Head;
+use super::values::Given;
 use crate::args;
 use crate::error::{Error, Result};
-use crate::guc;
 use crate::json::Shallow;
 use crate::json_types::JsonText;
+use crate::model::manifest::{JSON, Manifest};
 use crate::model::metadata::filterable;
-use crate::spi::{BYTES, Db, JSON, Statement, TEXT, TEXTS, json_param, param};
+use crate::spi::Db;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -29,8 +30,7 @@ fn ckpt_put(
     expected_latest: default!(Option<&str>, "NULL"),
 ) -> std::result::Result<String, ErrorReport> {
     let put = Put {
-        thread_id: args::thread_id(thread_id)?,
-        checkpoint_ns: args::checkpoint_ns(checkpoint_ns)?,
+        ns: Namespace::of_args(thread_id, checkpoint_ns)?,
         checkpoint_id: checkpoint_id.map(|id| args::name("checkpoint_id", Some(id))).transpose()?,
         parent: parent_checkpoint_id.map(|id| args::name_or_empty("parent_checkpoint_id", Some(id))).transpose()?,
         expected_latest: expected_latest.map(|id| args::name_or_empty("expected_latest", Some(id))).transpose()?,
@@ -42,8 +42,7 @@ fn ckpt_put(
 }
 
 struct Put<'a> {
-    thread_id: &'a str,
-    checkpoint_ns: &'a str,
+    ns: Namespace<'a>,
     checkpoint_id: Option<&'a str>,
     parent: Option<&'a str>,
     expected_latest: Option<&'a str>,
@@ -52,56 +51,78 @@ struct Put<'a> {
     next: Vec<String>,
 }
 
-static REPLACE: Statement = Statement::new(
-    "UPDATE @s.checkpoints AS c
-     SET next = $5, manifest = $6, metadata = $7, metadata_filter = $8::pg_catalog.jsonb
-     WHERE c.thread_id @= $1 AND c.tenant @= $2 AND c.checkpoint_ns @= $3 AND c.checkpoint_id @= $4",
-    &[TEXT, TEXT, TEXT, TEXT, TEXTS, BYTES, JSON, TEXT],
-);
-
 impl Put<'_> {
     fn run(&self, db: &Db) -> Result<String> {
-        let values = state_values(self.state)?;
+        let given = state_values(self.state)?;
         let metadata_filter = metadata_filter(self.metadata)?;
-        let content = Content {
-            manifest: &values.manifest,
-            metadata: self.metadata,
-            metadata_filter: metadata_filter.as_deref(),
-            next: &self.next,
-        };
-        let mut head = Head::lock(db, self.thread_id, self.checkpoint_ns)?;
+        if self.checkpoint_id.is_none() && self.parent.is_none() && self.expected_latest.is_none() {
+            return self.next_step(db, given, metadata_filter.as_deref());
+        }
+        let mut head = Head::lock(db, self.ns)?;
         let existing = match self.checkpoint_id {
-            Some(id) => Checkpoint::locked(db, self.thread_id, self.checkpoint_ns, id)?,
+            Some(id) => Checkpoint::locked(db, self.ns, id)?,
             None => None,
         };
+        let before = match &existing {
+            Some(existing) => Some(existing.manifest.clone()),
+            None => self.parent_manifest(db, &given, self.parent.or(head.latest_id.as_deref()))?,
+        };
+        let values = given.hash(db, self.ns, before.as_ref())?;
+        let content = self.content(&values.manifest, metadata_filter.as_deref());
         if let Some(existing) = &existing
-            && existing.manifest == values.manifest
-            && existing.metadata == self.metadata
-            && existing.next == self.next
+            && content.is_of(existing)
         {
             return Ok(existing.checkpoint_id.clone());
         }
-        self.check_fence(&head)?;
+        check_fence(self.ns, &head, self.expected_latest)?;
         if let Some(existing) = existing {
-            return self.replace(db, existing, &values, &content);
+            values.store(db, self.ns)?;
+            content.replace(db, &existing)?;
+            return Ok(existing.checkpoint_id);
         }
         let parent = self.parent(db, &head)?;
-        values.store(db, self.thread_id, self.checkpoint_ns)?;
-        add(db, &mut head, self.thread_id, self.checkpoint_ns, self.checkpoint_id, parent.as_deref(), &content)
+        values.store(db, self.ns)?;
+        add(db, &mut head, self.ns, self.checkpoint_id, parent.as_deref(), &content)
     }
 
-    fn check_fence(&self, head: &Head) -> Result<()> {
-        let Some(expected) = self.expected_latest else {
-            return Ok(());
+    /// The hot path: a child of the latest checkpoint under a new id.
+    fn next_step(&self, db: &Db, given: Given<'_>, metadata_filter: Option<&str>) -> Result<String> {
+        let mut id = new_id(None)?;
+        let head = match Head::advance(db, self.ns, &id, None, Some(&id), true)? {
+            Some(head) => head,
+            // The clock stepped back behind the newest id.
+            None => {
+                let mut head = Head::lock(db, self.ns)?;
+                id = new_id(head.newest_uuid.as_deref())?;
+                let parent = head.latest_id.replace(id.clone());
+                head.newest_uuid = Some(id.clone());
+                head.save(db, self.ns)?;
+                Head { latest_id: parent, ..head }
+            }
         };
-        let latest = head.latest_id.as_deref().unwrap_or_default();
-        if latest == expected {
-            return Ok(());
+        let before = self.parent_manifest(db, &given, head.latest_id.as_deref())?;
+        let values = given.hash(db, self.ns, before.as_ref())?;
+        values.store(db, self.ns)?;
+        self.content(&values.manifest, metadata_filter).insert(
+            db,
+            self.ns,
+            &id,
+            head.latest_id.as_deref(),
+            head.revision,
+        )?;
+        Ok(id)
+    }
+
+    fn content<'a>(&'a self, manifest: &'a Manifest, metadata_filter: Option<&'a str>) -> Content<'a> {
+        Content { manifest, body: None, metadata: self.metadata, metadata_filter, next: &self.next }
+    }
+
+    /// What large values are compared with.
+    fn parent_manifest(&self, db: &Db, given: &Given<'_>, parent: Option<&str>) -> Result<Option<Manifest>> {
+        match parent {
+            Some(id) if given.has_large() => locked_manifest(db, self.ns, id),
+            _ => Ok(None),
         }
-        let shown = |id: &str| if id.is_empty() { "no checkpoint".to_owned() } else { format!("checkpoint \"{id}\"") };
-        Err(Error::lost_race(format!("thread \"{}\" is not at the checkpoint that was expected", self.thread_id))
-            .detail(format!("It is at {}; expected was {}. Nothing was stored.", shown(latest), shown(expected)))
-            .hint("Read the latest checkpoint with ckpt_resume and go on from there."))
     }
 
     fn parent(&self, db: &Db, head: &Head) -> Result<Option<String>> {
@@ -109,35 +130,34 @@ impl Put<'_> {
             None => Ok(head.latest_id.clone()),
             Some("") => Ok(None),
             Some(id) if head.latest_id.as_deref() == Some(id) => Ok(Some(id.to_owned())),
-            Some(id) => match Checkpoint::locked(db, self.thread_id, self.checkpoint_ns, id)? {
+            Some(id) => match Checkpoint::locked(db, self.ns, id)? {
                 Some(parent) => Ok(Some(parent.checkpoint_id)),
-                None => Err(Error::no_checkpoint(self.thread_id, self.checkpoint_ns, id)
-                    .detail("parent_checkpoint_id must name a checkpoint of the same thread and namespace.")),
+                None => Err(Error::no_checkpoint(self.ns.thread_id, self.ns.checkpoint_ns, id)
+                    .detail("parent_checkpoint_id must name a checkpoint of the same thread and namespace.")
+                    .hint("Leave parent_checkpoint_id out for the latest checkpoint, or pass '' for a root.")
+                    .into()),
             },
         }
     }
+}
 
-    /// Other content under an id that is taken: content and metadata change; parent, order and created_at do not.
-    fn replace(&self, db: &Db, old: Checkpoint, values: &Values<'_>, content: &Content<'_>) -> Result<String> {
-        values.store(db, self.thread_id, self.checkpoint_ns)?;
-        let args = [
-            param(self.thread_id),
-            param(db.tenant.as_str()),
-            param(self.checkpoint_ns),
-            param(old.checkpoint_id.as_str()),
-            param(self.next.clone()),
-            param(content.manifest.encode()),
-            json_param(content.metadata),
-            param(content.metadata_filter),
-        ];
-        db.execute(&REPLACE, &args)?;
-        remove_unreferenced(db, self.thread_id, self.checkpoint_ns, old.manifest.digests().collect())?;
-        Ok(old.checkpoint_id)
+/// Refuses a put that expected another latest checkpoint; `''` expects none.
+pub fn check_fence(ns: Namespace<'_>, head: &Head, expected_latest: Option<&str>) -> Result<()> {
+    let Some(expected) = expected_latest else {
+        return Ok(());
+    };
+    let latest = head.latest_id.as_deref().unwrap_or_default();
+    if latest == expected {
+        return Ok(());
     }
+    let shown = |id: &str| if id.is_empty() { "no checkpoint".to_owned() } else { format!("checkpoint \"{id}\"") };
+    Err(Error::lost_race(format!("thread \"{}\" is not at the checkpoint that was expected", ns.thread_id))
+        .detail(format!("It is at {}; expected was {}. Nothing was stored.", shown(latest), shown(expected)))
+        .hint("Read the latest checkpoint with ckpt_resume and go on from there."))
 }
 
 /// The channels of a state argument.
-fn state_values(state: &str) -> Result<Values<'_>> {
+fn state_values(state: &str) -> Result<Given<'_>> {
     let members = match args::split("state", state)? {
         Shallow::Object(members) => members,
         other => {
@@ -145,15 +165,14 @@ fn state_values(state: &str) -> Result<Values<'_>> {
                 .hint("Pass one member per channel: {\"messages\": […], \"step\": 3}."));
         }
     };
-    let inline_limit = guc::inline_limit();
-    let mut values = Values::default();
+    let mut given = Given::default();
     for member in members {
         if !args::is_channel_name(&member.key) {
             return Err(args::bad_channel_name("state", "$", &member.key));
         }
-        values.add(member.key.into_owned(), member.value, inline_limit);
+        given.add(member.key.into_owned(), None, JSON.to_owned(), member.value.as_bytes());
     }
-    Ok(values)
+    Ok(given)
 }
 
 /// What of a metadata argument can be filtered on.

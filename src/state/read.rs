@@ -1,8 +1,9 @@
 //! Reading the state: `ckpt_latest`, `ckpt_channel`, `ckpt_state`, `ckpt_history`, `ckpt_list`.
 
-use super::blobs::load;
+use super::Namespace;
 use super::checkpoint::{Checkpoint, checkpoint_columns};
 use super::head::Head;
+use super::values::load_json;
 use crate::args;
 use crate::error::Result;
 use crate::json::quote;
@@ -10,6 +11,7 @@ use crate::json_types::{JsonResult, JsonbText};
 use crate::spi::{BIGINT, Db, Statement, TEXT, param};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use std::collections::HashSet;
 
 type CheckpointColumns = (
     name!(thread_id, String),
@@ -58,9 +60,7 @@ fn ckpt_latest(
     >,
     ErrorReport,
 > {
-    let thread_id = args::thread_id(thread_id)?;
-    let checkpoint_ns = args::checkpoint_ns(checkpoint_ns)?;
-    let latest = Checkpoint::latest(&Db::of_call(fcinfo)?, thread_id, checkpoint_ns)?;
+    let latest = Checkpoint::latest(&Db::of_call(fcinfo)?, Namespace::of_args(thread_id, checkpoint_ns)?)?;
     Ok(TableIterator::new(latest.into_iter().map(|checkpoint| {
         let (_, _, id, parent, next, channels, metadata, pending, created) = columns(checkpoint);
         (id, parent, next, channels, metadata, pending, created)
@@ -78,13 +78,12 @@ fn ckpt_channel(
     checkpoint_id: default!(Option<&str>, "NULL"),
     checkpoint_ns: default!(Option<&str>, "''"),
 ) -> std::result::Result<Option<JsonResult>, ErrorReport> {
-    let thread_id = args::thread_id(thread_id)?;
+    let ns = Namespace::of_args(thread_id, checkpoint_ns)?;
     let channel = args::name("channel", channel)?;
     let checkpoint_id = checkpoint_id.map(|id| args::name("checkpoint_id", Some(id))).transpose()?;
-    let checkpoint_ns = args::checkpoint_ns(checkpoint_ns)?;
     let db = Db::of_call(fcinfo)?;
-    let checkpoint = Checkpoint::required(&db, thread_id, checkpoint_ns, checkpoint_id)?;
-    let values = load(&db, thread_id, checkpoint_ns, &checkpoint.manifest, |name| name == channel)?;
+    let checkpoint = Checkpoint::required(&db, ns, checkpoint_id)?;
+    let values = load_json(&db, &checkpoint, |name| name == channel)?;
     Ok(values.into_iter().next().map(|(_, value)| JsonResult(value)))
 }
 
@@ -99,14 +98,14 @@ fn ckpt_state(
     checkpoint_ns: default!(Option<&str>, "''"),
     channels: default!(Option<Vec<Option<String>>>, "NULL"),
 ) -> std::result::Result<JsonResult, ErrorReport> {
-    let thread_id = args::thread_id(thread_id)?;
+    let ns = Namespace::of_args(thread_id, checkpoint_ns)?;
     let checkpoint_id = checkpoint_id.map(|id| args::name("checkpoint_id", Some(id))).transpose()?;
-    let checkpoint_ns = args::checkpoint_ns(checkpoint_ns)?;
     let channels = channels.map(|names| args::names("channels", names)).transpose()?;
     let db = Db::of_call(fcinfo)?;
-    let checkpoint = Checkpoint::required(&db, thread_id, checkpoint_ns, checkpoint_id)?;
-    let wanted = |name: &str| channels.as_ref().is_none_or(|names| names.iter().any(|wanted| wanted == name));
-    let values = load(&db, thread_id, checkpoint_ns, &checkpoint.manifest, wanted)?;
+    let checkpoint = Checkpoint::required(&db, ns, checkpoint_id)?;
+    let channels: Option<HashSet<String>> = channels.map(|names| names.into_iter().collect());
+    let wanted = |name: &str| channels.as_ref().is_none_or(|names| names.contains(name));
+    let values = load_json(&db, &checkpoint, wanted)?;
     let members: Vec<String> = values.iter().map(|(name, value)| format!("{}: {value}", quote(name))).collect();
     Ok(JsonResult(format!("{{{}}}", members.join(", "))))
 }
@@ -159,27 +158,19 @@ fn ckpt_history(
     >,
     ErrorReport,
 > {
-    let thread_id = args::thread_id(thread_id)?;
+    let ns = Namespace::of_args(thread_id, checkpoint_ns)?;
     let checkpoint_id = checkpoint_id.map(|id| args::name("checkpoint_id", Some(id))).transpose()?;
-    let checkpoint_ns = args::checkpoint_ns(checkpoint_ns)?;
     let max_rows = args::max_rows(max_rows)?;
-    let db = Db::of_call(fcinfo)?;
-    let rows = history(&db, thread_id, checkpoint_ns, checkpoint_id, max_rows)?;
+    let rows = history(&Db::of_call(fcinfo)?, ns, checkpoint_id, max_rows)?;
     Ok(TableIterator::new(rows.into_iter().map(columns)))
 }
 
-fn history(
-    db: &Db,
-    thread_id: &str,
-    checkpoint_ns: &str,
-    checkpoint_id: Option<&str>,
-    max_rows: Option<i64>,
-) -> Result<Vec<Checkpoint>> {
+fn history(db: &Db, ns: Namespace<'_>, checkpoint_id: Option<&str>, max_rows: Option<i64>) -> Result<Vec<Checkpoint>> {
     let start = match checkpoint_id {
         Some(id) => Some(id.to_owned()),
-        None => Head::latest_id(db, thread_id, checkpoint_ns)?,
+        None => Head::latest_id(db, ns)?,
     };
-    let args = [param(thread_id), param(db.tenant.as_str()), param(checkpoint_ns), param(start), param(max_rows)];
+    let args = ns.args_with(db, [param(start), param(max_rows)]);
     db.read(&HISTORY, &args, Checkpoint::from_row)
 }
 
@@ -231,29 +222,56 @@ fn ckpt_list(
     >,
     ErrorReport,
 > {
-    let thread_id = thread_id.map(|id| args::thread_id(Some(id))).transpose()?;
-    let checkpoint_ns = checkpoint_ns.map(|ns| args::checkpoint_ns(Some(ns))).transpose()?;
-    let before = before.map(|id| args::name_or_empty("before", Some(id))).transpose()?;
-    let max_rows = args::max_rows(max_rows)?;
-    let filter = filter.map(|filter| filter.0).filter(|filter| filter != "{}");
-    if let Some(filter) = &filter {
-        args::object_text("filter", filter)?;
-    }
-    let db = Db::of_call(fcinfo)?;
-    let statement = match (thread_id, &filter) {
-        (None, None) => &LIST,
-        (Some(_), None) => &LIST_THREAD,
-        (None, Some(_)) => &LIST_FILTER,
-        (Some(_), Some(_)) => &LIST_THREAD_FILTER,
-    };
-    let parameters = [
-        param(db.tenant.as_str()),
-        param(checkpoint_ns),
-        param(before),
-        param(max_rows),
-        param(thread_id),
-        param(filter),
-    ];
-    let rows = db.read(statement, &parameters, Checkpoint::from_row)?;
+    let list = List::of_args(thread_id, checkpoint_ns, filter, before, max_rows)?;
+    let rows = list.run(&Db::of_call(fcinfo)?)?;
     Ok(TableIterator::new(rows.into_iter().map(columns)))
+}
+
+/// Which checkpoints a list has.
+pub struct List<'a> {
+    thread_id: Option<&'a str>,
+    checkpoint_ns: Option<&'a str>,
+    filter: Option<String>,
+    before: Option<&'a str>,
+    max_rows: Option<i64>,
+}
+
+impl<'a> List<'a> {
+    pub fn of_args(
+        thread_id: Option<&'a str>,
+        checkpoint_ns: Option<&'a str>,
+        filter: Option<JsonbText>,
+        before: Option<&'a str>,
+        max_rows: Option<i32>,
+    ) -> Result<List<'a>> {
+        let filter = filter.map(|filter| filter.0).filter(|filter| filter != "{}");
+        if let Some(filter) = &filter {
+            args::object_text("filter", filter)?;
+        }
+        Ok(List {
+            thread_id: thread_id.map(|id| args::thread_id(Some(id))).transpose()?,
+            checkpoint_ns: checkpoint_ns.map(|ns| args::checkpoint_ns(Some(ns))).transpose()?,
+            filter,
+            before: before.map(|id| args::name_or_empty("before", Some(id))).transpose()?,
+            max_rows: args::max_rows(max_rows)?,
+        })
+    }
+
+    pub fn run(&self, db: &Db) -> Result<Vec<Checkpoint>> {
+        let statement = match (self.thread_id, &self.filter) {
+            (None, None) => &LIST,
+            (Some(_), None) => &LIST_THREAD,
+            (None, Some(_)) => &LIST_FILTER,
+            (Some(_), Some(_)) => &LIST_THREAD_FILTER,
+        };
+        let args = [
+            param(db.tenant.as_str()),
+            param(self.checkpoint_ns),
+            param(self.before),
+            param(self.max_rows),
+            param(self.thread_id),
+            param(self.filter.as_deref()),
+        ];
+        db.read(statement, &args, Checkpoint::from_row)
+    }
 }

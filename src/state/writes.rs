@@ -1,60 +1,100 @@
 //! Pending writes: `ckpt_put_writes` logs what a task produced, `ckpt_resume` says where a restarted process goes on.
 
+use super::Namespace;
 use super::checkpoint::Checkpoint;
+use super::collect::remove_unreferenced;
 use super::head::Head;
+use super::values;
 use crate::args;
 use crate::error::{Error, Result};
+use crate::guc;
 use crate::json::quote;
 use crate::json_types::{JsonResult, JsonText};
-use crate::model::fold::{Task, group};
-use crate::model::writes::{Batch, BatchError, Change, ERROR, OnConflict, Standing, Write, as_json, settle};
-use crate::spi::{BYTESES, Db, INTS, Row, Statement, TEXT, TEXTS, param};
+use crate::model::delta::Value;
+use crate::model::fold::{Task, TaskWrite, group};
+use crate::model::manifest::Digest;
+use crate::model::writes::{Batch, BatchError, Change, ERROR, OnConflict, Standing, Tasks, Write, as_json, settle};
+use crate::spi::{BIGINT, BYTESES, Db, INTS, Row, Statement, TEXT, TEXTS, param};
+use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use std::borrow::Cow;
 use std::collections::HashSet;
 
+macro_rules! write_columns {
+    () => {
+        "SELECT w.task_id, w.task_path, w.epoch, w.idx, w.channel, w.value_type, w.value, w.digest
+         FROM @s.checkpoint_writes w
+         WHERE w.thread_id @= $1 AND w.tenant @= $2 AND w.checkpoint_ns @= $3 AND w.checkpoint_id @= $4"
+    };
+}
+
 static OF_TASK: Statement = Statement::new(
-    "SELECT w.task_id, w.task_path, w.idx, w.channel, w.value_type, w.value FROM @s.checkpoint_writes w
-     WHERE w.thread_id @= $1 AND w.tenant @= $2 AND w.checkpoint_ns @= $3 AND w.checkpoint_id @= $4 AND w.task_id @= $5
-     ORDER BY w.idx",
+    concat!(write_columns!(), " AND w.task_id @= $5 ORDER BY w.epoch DESC, w.idx"),
     &[TEXT, TEXT, TEXT, TEXT, TEXT],
 );
 
 static OF_CHECKPOINT: Statement = Statement::new(
-    "SELECT w.task_id, w.task_path, w.idx, w.channel, w.value_type, w.value FROM @s.checkpoint_writes w
-     WHERE w.thread_id @= $1 AND w.tenant @= $2 AND w.checkpoint_ns @= $3 AND w.checkpoint_id @= $4
-     ORDER BY w.task_path, w.task_id, w.idx",
+    concat!(write_columns!(), " ORDER BY w.task_path, w.task_id, w.epoch, w.idx"),
     &[TEXT, TEXT, TEXT, TEXT],
+);
+
+static HAS_CHILD_SINCE: Statement = Statement::new(
+    "SELECT 1 FROM @s.checkpoints c
+     WHERE c.thread_id @= $1 AND c.tenant @= $2 AND c.checkpoint_ns @= $3 AND c.parent_checkpoint_id @= $4
+       AND c.revision @> $5
+     LIMIT 1",
+    &[TEXT, TEXT, TEXT, TEXT, BIGINT],
 );
 
 static REMOVE: Statement = Statement::new(
     "DELETE FROM @s.checkpoint_writes w
      WHERE w.thread_id @= $1 AND w.tenant @= $2 AND w.checkpoint_ns @= $3 AND w.checkpoint_id @= $4 AND w.task_id @= $5
-       AND w.idx @= ANY ($6)",
-    &[TEXT, TEXT, TEXT, TEXT, TEXT, INTS],
+       AND w.epoch @= $6 AND w.idx @= ANY ($7)",
+    &[TEXT, TEXT, TEXT, TEXT, TEXT, BIGINT, INTS],
 );
 
 static STORE: Statement = Statement::new(
-    "INSERT INTO @s.checkpoint_writes (thread_id, tenant, checkpoint_ns, checkpoint_id, task_id, task_path,
-                                       idx, channel, value_type, value)
-     SELECT $1, $2, $3, $4, $5, $6, new.idx, new.channel, new.value_type, new.value
-     FROM ROWS FROM (pg_catalog.unnest($7), pg_catalog.unnest($8), pg_catalog.unnest($9), pg_catalog.unnest($10))
-          AS new (idx, channel, value_type, value)",
-    &[TEXT, TEXT, TEXT, TEXT, TEXT, TEXT, INTS, TEXTS, TEXTS, BYTESES],
+    "INSERT INTO @s.checkpoint_writes (thread_id, tenant, checkpoint_ns, checkpoint_id, task_id, epoch, task_path,
+                                       idx, channel, value_type, value, digest)
+     SELECT $1, $2, $3, $4, $5, $6, $7, new.idx, new.channel, new.value_type, new.value, new.digest
+     FROM ROWS FROM (pg_catalog.unnest($8), pg_catalog.unnest($9), pg_catalog.unnest($10), pg_catalog.unnest($11),
+                     pg_catalog.unnest($12))
+          AS new (idx, channel, value_type, value, digest)",
+    &[TEXT, TEXT, TEXT, TEXT, TEXT, BIGINT, TEXT, INTS, TEXTS, TEXTS, BYTESES, BYTESES],
 );
 
-fn read_write(row: &Row<'_>) -> Result<(String, String, Write)> {
-    let value: Vec<u8> = row.must(6)?;
-    let channel: String = row.must(4)?;
-    let value = String::from_utf8(value)
-        .map_err(|_| Error::corrupted(format!("a pending write to channel \"{channel}\" is damaged")))?;
-    Ok((row.must(1)?, row.must(2)?, Write { idx: row.must(3)?, channel, value_type: row.must(5)?, value }))
+fn read_write(row: &Row<'_>) -> Result<TaskWrite> {
+    let digest = row.get::<&[u8]>(8)?.map(values::digest).transpose()?;
+    let value = row.get::<Vec<u8>>(7)?.unwrap_or_default().into();
+    let write = Write { idx: row.must(4)?, channel: row.must(5)?, value_type: row.must(6)?, value, digest };
+    Ok(TaskWrite { task_id: row.must(1)?, task_path: row.must(2)?, epoch: row.must(3)?, write })
 }
 
-/// The tasks of a checkpoint with their writes, in the order in which they are folded, under the lock of the head.
-pub fn locked_tasks(db: &Db, thread_id: &str, checkpoint_ns: &str, checkpoint_id: &str) -> Result<Vec<Task>> {
-    let args = [param(thread_id), param(db.tenant.as_str()), param(checkpoint_ns), param(checkpoint_id)];
-    Ok(group(db.write(&OF_CHECKPOINT, &args, read_write)?.into_iter()))
+/// The tasks of a checkpoint with their writes, in the order in which they are folded; the values of large ones too.
+pub fn tasks_of(db: &Db, ns: Namespace<'_>, checkpoint_id: &str) -> Result<Vec<Task>> {
+    let mut tasks = stored_tasks(db, ns, checkpoint_id)?;
+    load_large(db, ns, checkpoint_id, tasks.iter_mut().flat_map(|task| &mut task.rows).collect())?;
+    Ok(tasks)
+}
+
+/// The same, without the values of large ones.
+pub fn stored_tasks(db: &Db, ns: Namespace<'_>, checkpoint_id: &str) -> Result<Vec<Task>> {
+    let rows = db.read(&OF_CHECKPOINT, &ns.args_with(db, [param(checkpoint_id)]), read_write)?;
+    Ok(group(rows.into_iter()))
+}
+
+/// Reads the values that do not stand in their rows.
+pub fn load_large(db: &Db, ns: Namespace<'_>, checkpoint_id: &str, rows: Vec<&mut Write<'static>>) -> Result<()> {
+    let stored = values::recipes(db, ns, rows.iter().filter_map(|row| row.digest).collect())?;
+    for row in rows {
+        if let Some(digest) = &row.digest {
+            let value = values::read(db, ns, digest, stored.get(digest))?
+                .ok_or_else(|| Error::damaged(&row.channel, checkpoint_id, ns.thread_id))?;
+            row.value = value.into();
+        }
+    }
+    Ok(())
 }
 
 /// Logs what a task produced against the checkpoint that its step started from; returns how many writes it stored.
@@ -72,79 +112,132 @@ fn ckpt_put_writes(
     on_conflict: default!(Option<&str>, "'error'"),
 ) -> std::result::Result<i32, ErrorReport> {
     let put = PutWrites {
-        thread_id: args::thread_id(thread_id)?,
+        ns: Namespace::of_args(thread_id, checkpoint_ns)?,
         checkpoint_id: args::name("checkpoint_id", checkpoint_id)?,
         task_id: args::name("task_id", task_id)?,
         batch: parse_batch(args::json("writes", writes)?)?,
-        checkpoint_ns: args::checkpoint_ns(checkpoint_ns)?,
         task_path: args::task_path(task_path)?,
         on_conflict: args::on_conflict(on_conflict)?,
+        tasks: Tasks::Ours,
     };
     Ok(put.run(&Db::of_call(fcinfo)?)?)
 }
 
-struct PutWrites<'a> {
-    thread_id: &'a str,
-    checkpoint_id: &'a str,
-    task_id: &'a str,
-    batch: Batch,
-    checkpoint_ns: &'a str,
-    task_path: &'a str,
-    on_conflict: OnConflict,
+pub struct PutWrites<'a> {
+    pub ns: Namespace<'a>,
+    pub checkpoint_id: &'a str,
+    pub task_id: &'a str,
+    pub batch: Batch<'a>,
+    pub task_path: &'a str,
+    pub on_conflict: OnConflict,
+    pub tasks: Tasks,
 }
 
 impl PutWrites<'_> {
-    fn run(self, db: &Db) -> Result<i32> {
-        Head::lock(db, self.thread_id, self.checkpoint_ns)?;
-        let base = Checkpoint::locked(db, self.thread_id, self.checkpoint_ns, self.checkpoint_id)?;
-        let mut args = vec![
-            param(self.thread_id),
-            param(db.tenant.as_str()),
-            param(self.checkpoint_ns),
-            param(self.checkpoint_id),
-            param(self.task_id),
-        ];
-        let rows: Vec<Write> = db.write(&OF_TASK, &args, |row| Ok(read_write(row)?.2))?;
-        let folded_into = base.and_then(|base| base.folded_into);
-        let settled = settle(&rows, self.batch, self.on_conflict);
+    pub fn run(mut self, db: &Db) -> Result<i32> {
+        let inline_limit = guc::inline_limit();
+        let mut large = Vec::new();
+        for write in self.batch.writes_mut().filter(|write| write.value.len() > inline_limit) {
+            // A copy of the reference, not of the bytes: a batch borrows its values from the arguments.
+            let Cow::Borrowed(bytes) = write.value else { continue };
+            let value = Value::new(bytes);
+            write.digest = Some(value.digest);
+            large.push(value);
+        }
+        let head = Head::lock(db, self.ns)?;
+        let (epoch, rows) = self.rows(db)?;
+        let mut epoch = epoch.unwrap_or(head.revision);
+        let mut settled = settle(&rows, &self.batch, self.on_conflict, self.tasks);
         if settled.as_ref().is_ok_and(Change::is_empty) {
             return Ok(0);
         }
-        if let Some(folded_into) = folded_into {
-            return Err(Error::wrong_state(format!("checkpoint \"{}\" takes no more writes", self.checkpoint_id))
-                .detail(format!("Its writes were folded into checkpoint \"{folded_into}\"."))
-                .hint(
-                    "Go on from that checkpoint, or run the step again on a fork: ckpt_fork(thread_id, checkpoint_id).",
-                ));
+        self.check_not_folded(db)?;
+        if !rows.is_empty() && self.has_child_since(db, epoch)? {
+            // What the task wrote belongs to that child. This is a new batch.
+            epoch = head.revision;
+            settled = settle(&[], &self.batch, self.on_conflict, self.tasks);
         }
         let change = settled.map_err(|_| {
             Error::conflict(format!("task \"{}\" has other writes already", self.task_id))
                 .detail(format!(
                     "They were logged against checkpoint \"{}\" of thread \"{}\"; nothing was changed.",
-                    self.checkpoint_id, self.thread_id
+                    self.checkpoint_id, self.ns.thread_id
                 ))
                 .hint("Pass on_conflict => 'keep' to let the first batch stand, or 'replace' to let this one.")
         })?;
+        values::store_writes(db, self.ns, large)?;
         if !change.remove.is_empty() {
-            args.push(param(change.remove));
-            db.execute(&REMOVE, &args)?;
-            args.pop();
-        }
-        let stored = change.store.len();
-        if stored > 0 {
-            args.push(param(self.task_path));
-            args.push(param(change.store.iter().map(|write| write.idx).collect::<Vec<_>>()));
-            args.push(param(change.store.iter().map(|write| write.channel.as_str()).collect::<Vec<_>>()));
-            args.push(param(change.store.iter().map(|write| write.value_type.as_str()).collect::<Vec<_>>()));
-            args.push(param(change.store.iter().map(|write| write.value.as_bytes()).collect::<Vec<_>>()));
-            db.execute(&STORE, &args)?;
+            let removed = rows.iter().filter(|row| change.remove.contains(&row.idx)).filter_map(|row| row.digest);
+            let removed: Vec<Digest> = removed.collect();
+            db.execute(&REMOVE, &self.args(db, [param(epoch), param(change.remove)]))?;
+            self.store(db, epoch, &change.store)?;
+            remove_unreferenced(db, self.ns, removed)?;
+        } else {
+            self.store(db, epoch, &change.store)?;
         }
         // A finish mark is no write of the caller's.
         Ok(change.store.iter().filter(|write| !write.is_mark()).count() as i32)
     }
+
+    fn args<'d>(&'d self, db: &Db, more: impl IntoIterator<Item = DatumWithOid<'d>>) -> Vec<DatumWithOid<'d>> {
+        self.ns.args_with(db, [param(self.checkpoint_id), param(self.task_id)].into_iter().chain(more))
+    }
+
+    /// The newest batch of the task, and its epoch.
+    fn rows(&self, db: &Db) -> Result<(Option<i64>, Vec<Write<'static>>)> {
+        let rows = db.write(&OF_TASK, &self.args(db, []), read_write)?;
+        let epoch = rows.first().map(|row| row.epoch);
+        let newest = rows.into_iter().take_while(|row| Some(row.epoch) == epoch);
+        let mut newest: Vec<Write<'static>> = newest.map(|row| row.write).collect();
+        if self.tasks == Tasks::Ours {
+            // JSON is compared by value; other bytes by their digest.
+            load_large(db, self.ns, self.checkpoint_id, newest.iter_mut().collect())?;
+        }
+        Ok((epoch, newest))
+    }
+
+    fn has_child_since(&self, db: &Db, epoch: i64) -> Result<bool> {
+        let args = self.ns.args_with(db, [param(self.checkpoint_id), param(epoch)]);
+        Ok(db.write_one(&HAS_CHILD_SINCE, &args, |row| row.must::<i32>(1))?.is_some())
+    }
+
+    /// A JSON checkpoint that was folded takes no more writes. A framework's late write is never refused.
+    fn check_not_folded(&self, db: &Db) -> Result<()> {
+        if self.tasks == Tasks::Theirs {
+            return Ok(());
+        }
+        let base = Checkpoint::locked(db, self.ns, self.checkpoint_id)?;
+        let Some(folded_into) = base.and_then(|base| base.folded_into) else {
+            return Ok(());
+        };
+        Err(Error::wrong_state(format!("checkpoint \"{}\" takes no more writes", self.checkpoint_id))
+            .detail(format!("Its writes were folded into checkpoint \"{folded_into}\"."))
+            .hint("Go on from that checkpoint, or run the step again on a fork: ckpt_fork(thread_id, checkpoint_id)."))
+    }
+
+    fn store(&self, db: &Db, epoch: i64, writes: &[Write<'_>]) -> Result<()> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let value = |write: &'_ Write<'_>| write.digest.is_none().then(|| write.value.to_vec());
+        let args = self.args(
+            db,
+            [
+                param(epoch),
+                param(self.task_path),
+                param(writes.iter().map(|write| write.idx).collect::<Vec<_>>()),
+                param(writes.iter().map(|write| write.channel.as_str()).collect::<Vec<_>>()),
+                param(writes.iter().map(|write| write.value_type.as_str()).collect::<Vec<_>>()),
+                param(writes.iter().map(value).collect::<Vec<_>>()),
+                param(writes.iter().map(|write| write.digest.map(|digest| digest.to_vec())).collect::<Vec<_>>()),
+            ],
+        );
+        db.execute(&STORE, &args)?;
+        Ok(())
+    }
 }
 
-fn parse_batch(writes: &str) -> Result<Batch> {
+fn parse_batch(writes: &str) -> Result<Batch<'_>> {
     Batch::parse(writes, args::is_channel_name).map_err(|error| match error {
         BatchError::Json(error) => Error::json("writes", writes, &error),
         BatchError::Channel { path, channel } => args::bad_channel_name("writes", &path, &channel),
@@ -176,25 +269,21 @@ fn ckpt_resume(
     >,
     ErrorReport,
 > {
-    let thread_id = args::thread_id(thread_id)?;
-    let checkpoint_ns = args::checkpoint_ns(checkpoint_ns)?;
-    let row = resume(&Db::of_call(fcinfo)?, thread_id, checkpoint_ns)?;
+    let ns = Namespace::of_args(thread_id, checkpoint_ns)?;
+    let row = resume(&Db::of_call(fcinfo)?, ns)?;
     Ok(TableIterator::new(row))
 }
 
 type ResumeRow = (String, Vec<String>, JsonResult, JsonResult, JsonResult, Vec<String>);
 
-fn resume(db: &Db, thread_id: &str, checkpoint_ns: &str) -> Result<Option<ResumeRow>> {
-    let Some(latest) = Checkpoint::latest(db, thread_id, checkpoint_ns)? else {
+fn resume(db: &Db, ns: Namespace<'_>) -> Result<Option<ResumeRow>> {
+    let Some(latest) = Checkpoint::latest(db, ns)? else {
         return Ok(None);
     };
-    let mut tasks = Vec::new();
     // The writes of a folded checkpoint are in its child already.
-    if latest.folded_into.is_none() {
-        let args =
-            [param(thread_id), param(db.tenant.as_str()), param(checkpoint_ns), param(latest.checkpoint_id.as_str())];
-        tasks = group(db.read(&OF_CHECKPOINT, &args, read_write)?.into_iter());
-    }
+    let tasks = if latest.folded_into.is_some() { Vec::new() } else { tasks_of(db, ns, &latest.checkpoint_id)? };
+    let values = tasks.iter().flat_map(|task| &task.rows).map(|row| row.value.len() as u64).sum();
+    args::check_result_size("what the tasks wrote", values)?;
     let of = |standing: Standing, value: fn(&Task) -> String| {
         let members = tasks.iter().filter(|task| task.standing() == standing);
         let members: Vec<String> = members.map(|task| format!("{}: {}", quote(&task.task_id), value(task))).collect();
@@ -203,7 +292,7 @@ fn resume(db: &Db, thread_id: &str, checkpoint_ns: &str) -> Result<Option<Resume
     let finished = of(Standing::Finished, |task| as_json(task.rows.iter().filter(|row| row.idx >= 0)));
     let failed = of(Standing::Failed, |task| {
         let error = task.rows.iter().find(|row| row.idx < 0 && row.channel == ERROR);
-        error.map_or_else(|| "null".to_owned(), |row| row.value.clone())
+        error.map_or_else(|| "null".to_owned(), |row| row.text().to_owned())
     });
     let waiting = of(Standing::Waiting, |task| as_json(task.rows.iter()));
     let done = tasks.iter().filter(|task| task.standing() == Standing::Finished);

@@ -17,6 +17,7 @@ TABLES = (
     "checkpoint_heads",
     "checkpoints",
     "checkpoint_blobs",
+    "checkpoint_segments",
     "checkpoint_writes",
     "checkpoint_logs",
     "checkpoint_messages",

@@ -263,3 +263,42 @@ def test_a_reader_never_waits_and_sees_all_or_nothing_of_a_transaction(sessions,
         assert reader.value("ckpt_channel", thread, "count") == "0"
         assert chain(reader, thread) == [base]
     assert chain(reader, thread) == [made, base]
+
+
+@pytest.mark.parametrize(
+    "held, function, arguments",
+    [
+        ("checkpoint_writes", "ckpt_put", {"state": '{"big": "%s"}' % ("x" * 5000), "checkpoint_ns": "new"}),
+        ("checkpoint_writes", "ckpt_append", {"messages": '[{"role": "user", "content": "first"}]'}),
+    ],
+)
+def test_what_begins_during_a_deletion_is_left_whole(sessions, thread, held, function, arguments):
+    holder, deleter, newcomer, observer = sessions(4)
+    base_with_writes(holder, thread)
+    with holder.connection.transaction():
+        # The deletion has taken its locks and gone through some of the tables when the newcomer begins.
+        holder.sql(f"SELECT 1 FROM @s.{held} WHERE thread_id = %s FOR UPDATE", thread)
+        deletion = Later(observer, deleter, "ckpt_delete_thread", thread)
+        newcomer.rows(function, thread, **arguments)
+    assert deletion.value() == 1
+    if function == "ckpt_put":
+        assert json.loads(newcomer.value("ckpt_state", thread, checkpoint_ns="new")) == {"big": "x" * 5000}
+        assert newcomer.row("ckpt_latest", thread, "new") is not None
+    else:
+        [row] = newcomer.rows("ckpt_append", thread, '[{"role": "user", "content": "second"}]')
+        assert row.seq == 2
+
+
+def test_deletions_and_first_puts_at_once_never_wait_for_each_other(sessions, thread):
+    clients = sessions(4)
+
+    def work(calls, number):
+        for turn in range(60):
+            if number % 2:
+                calls.value("ckpt_delete_thread", thread)
+            else:
+                calls.value("ckpt_put", thread, json.dumps({"large": f"{number}{turn}" * 1000}))
+
+    assert at_once([lambda c=client, n=at: work(c, n) for at, client in enumerate(clients)]) == [None] * 4
+    for row in clients[0].rows("ckpt_list", thread):
+        clients[0].value("ckpt_state", thread, row.checkpoint_id)

@@ -247,3 +247,11 @@ def test_deploys_that_grant_at_once_do_not_disturb_each_other(filled, make_role,
     assert grants(filled) == {(role, "write") for role in roles}
     for role in roles:
         may(filled, role, READING)
+
+
+def test_a_role_that_was_revoked_can_be_dropped(calls):
+    calls.connection.execute("CREATE ROLE passing")
+    calls.value("ckpt_grant", "passing", "write")
+    calls.value("ckpt_grant", "passing", "read")
+    calls.value("ckpt_revoke", "passing")
+    calls.connection.execute("DROP ROLE passing")

@@ -167,3 +167,14 @@ def test_replacing_leaves_no_orphan_and_takes_no_value_that_another_checkpoint_h
     assert calls.value("ckpt_channel", thread, "c", "1") == LARGE["a"]
     put(calls, thread, checkpoint_id="1")
     assert calls.count("checkpoint_blobs", thread) == 0
+
+
+def test_the_same_put_is_the_same_whatever_the_inline_limit_was(calls, thread):
+    state = json.dumps({"large": "x" * 3000})
+    calls.value("ckpt_put", thread, state, checkpoint_id="id", expected_latest="")
+    for limit in ("8192", "0"):
+        calls.sql("SELECT set_config('checkpointer.inline_limit', %s, false)", limit)
+        calls.value("ckpt_put", thread, state, checkpoint_id="id", expected_latest="")
+    calls.sql("SELECT set_config('checkpointer.inline_limit', '1kB', false)")
+    with refused("40001"):
+        calls.value("ckpt_put", thread, json.dumps({"large": "y" * 3000}), checkpoint_id="id", expected_latest="")

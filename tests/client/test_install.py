@@ -12,6 +12,8 @@ READING = {
     "ckpt_resume(text,text)",
     "ckpt_history(text,text,text,integer)",
     "ckpt_list(text,text,jsonb,text,integer)",
+    "ckpt_get_typed(text,text,text)",
+    "ckpt_list_typed(text,text,jsonb,text,integer)",
     "ckpt_messages(text,bigint,bigint,integer)",
     "ckpt_window(text,integer,json,json,boolean)",
 }
@@ -21,6 +23,9 @@ WRITING = {
     "ckpt_apply_writes(text,text,text,text[],jsonb,text[],json)",
     "ckpt_fork(text,text,text)",
     "ckpt_delete_thread(text)",
+    "ckpt_prune(text[],integer,interval)",
+    "ckpt_put_typed(text,text,json,json,text[],text[],bytea[],json,text,text,text)",
+    "ckpt_put_writes_typed(text,text,text,text[],text[],bytea[],text,text,text)",
     "ckpt_append(text,json,text,text)",
     "ckpt_rewind(text,bigint)",
     "ckpt_grant(text,text)",
@@ -45,6 +50,15 @@ ARGUMENTS = {
     "max_rows integer = NULL",
     "ckpt_fork": "thread_id text, checkpoint_id text, checkpoint_ns text = ''",
     "ckpt_delete_thread": "thread_id text",
+    "ckpt_prune": "thread_ids text[], keep integer = 1, older_than interval = NULL",
+    "ckpt_put_typed": "thread_id text, checkpoint_id text, checkpoint json, versions json, channels text[] = '{}', "
+    "types text[] = '{}', bytes bytea[] = '{}', metadata json = '{}', checkpoint_ns text = '', "
+    "parent_checkpoint_id text = NULL, expected_latest text = NULL",
+    "ckpt_put_writes_typed": "thread_id text, checkpoint_id text, task_id text, channels text[], types text[], "
+    "bytes bytea[], checkpoint_ns text = '', task_path text = '', on_conflict text = 'error'",
+    "ckpt_get_typed": "thread_id text, checkpoint_ns text = '', checkpoint_id text = NULL",
+    "ckpt_list_typed": "thread_id text = NULL, checkpoint_ns text = NULL, filter jsonb = NULL, before text = NULL, "
+    "max_rows integer = NULL",
     "ckpt_append": "thread_id text, messages json, turn text = NULL, on_conflict text = 'error'",
     "ckpt_messages": "thread_id text, after bigint = NULL, before bigint = NULL, max_rows integer = NULL",
     "ckpt_rewind": "thread_id text, after_seq bigint",
@@ -54,6 +68,10 @@ ARGUMENTS = {
 }
 CHECKPOINT = "checkpoint_id text, parent_checkpoint_id text, next text[], channels json, metadata json, " + (
     "pending_writes integer, created_at timestamp with time zone"
+)
+TYPED = "TABLE(kind text, thread_id text, checkpoint_ns text, checkpoint_id text, parent_checkpoint_id text, " + (
+    "checkpoint json, metadata json, created_at timestamp with time zone, task_id text, task_path text, idx integer, "
+    "channel text, version json, value_type text, value bytea)"
 )
 RESULTS = {
     "ckpt_put": "text",
@@ -67,6 +85,11 @@ RESULTS = {
     "ckpt_list": f"TABLE(thread_id text, checkpoint_ns text, {CHECKPOINT})",
     "ckpt_fork": "text",
     "ckpt_delete_thread": "bigint",
+    "ckpt_prune": "bigint",
+    "ckpt_put_typed": "text",
+    "ckpt_put_writes_typed": "integer",
+    "ckpt_get_typed": TYPED,
+    "ckpt_list_typed": TYPED,
     "msg_id": "text",
     "ckpt_append": "TABLE(seq bigint, msg_id text, inserted boolean)",
     "ckpt_messages": "TABLE(seq bigint, msg_id text, role text, content text, message json, turn text, "
@@ -116,7 +139,7 @@ def test_labels_are_true(calls):
 
 def normalised(arguments):
     """`x text DEFAULT 'a'::text` as `x text = 'a'`."""
-    for kind in ("text[]", "text", "json", "jsonb", "integer", "bigint", "boolean"):
+    for kind in ("text[]", "bytea[]", "text", "json", "jsonb", "integer", "bigint", "boolean", "interval"):
         arguments = arguments.replace(f"::{kind},", ",").removesuffix(f"::{kind}")
     return arguments.replace(" DEFAULT ", " = ")
 

@@ -11,6 +11,8 @@ from support import at_once
 
 SESSIONS = 6
 STEPS = 120
+# The only write that is too large for its row.
+WRITTEN = "w" * 3000
 REFUSALS = {
     "ckpt_put": {"40001", "P0002"},
     "ckpt_put_writes": {"23505", "55000"},
@@ -38,7 +40,7 @@ def put(calls, thread, draw):
 def put_writes(calls, thread, draw):
     row = calls.row("ckpt_latest", thread)
     base = row.checkpoint_id if row else "id-0"
-    writes = draw.choice(['[["list", 1]]', "[]", '[["__error__", "e"]]', json.dumps([["large", "w" * 3000]])])
+    writes = draw.choice(['[["list", 1]]', "[]", '[["__error__", "e"]]', json.dumps([["large", WRITTEN]])])
     calls.value("ckpt_put_writes", thread, base, draw.choice("abc"), writes, on_conflict=draw.choice(["error", "keep", "replace"]))
 
 
@@ -89,6 +91,8 @@ def check_state(calls, thread):
     parents = {row.checkpoint_id: row.parent_checkpoint_id for row in rows}
     assert {parent for parent in parents.values() if parent} <= parents.keys()
     large = set()
+    if calls.sql("SELECT FROM @s.checkpoint_writes WHERE thread_id = %s AND digest IS NOT NULL LIMIT 1", thread):
+        large.add(WRITTEN)
     for row in rows:
         state = json.loads(calls.value("ckpt_state", thread, row.checkpoint_id))
         assert state.keys() <= {"list", "large"}
@@ -96,7 +100,7 @@ def check_state(calls, thread):
         chain = [step.checkpoint_id for step in calls.rows("ckpt_history", thread, row.checkpoint_id)]
         assert parents[chain[-1]] is None
     stored = calls.count("checkpoint_blobs", thread)
-    # Every value that is kept out of line is some checkpoint's, and is kept once.
+    # Every value that is kept out of line is some checkpoint's or some write's, and is kept once.
     assert stored == len(large - {None})
     assert bool(rows) == (calls.row("ckpt_latest", thread) is not None)
     assert bool(rows) == (calls.row("ckpt_resume", thread) is not None)

@@ -138,3 +138,31 @@ def test_no_window_shows_half_an_exchange_of_calls(calls, thread):
     store(calls, thread, log)
     assert selected(calls, thread, size=4) == [("message", n) for n in range(4)] + [("marker", None), ("final", 4)]
     assert selected(calls, thread, size=3) == [("message", 0), ("message", 3), ("marker", None), ("final", 4)]
+
+
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+RESULT = {"role": "tool", "tool_call_id": "c", "content": "r"}
+
+
+@pytest.mark.parametrize("stored", [2, 3])
+def test_a_tool_result_as_current_comes_with_the_exchange_that_called_it(calls, thread, stored):
+    store(calls, thread, [user("earlier"), answer("a"), *[user("q"), CALL, RESULT][:stored]])
+    window = selected(calls, thread, current=RESULT)
+    last = None if stored == 2 else 4
+    assert window == [("message", 0), ("message", 1), ("marker", None), ("final", 2), ("final", 3), ("final", last)]
+
+
+def test_what_of_current_the_log_has_already_is_not_repeated(calls, thread):
+    store(calls, thread, [user("earlier"), answer("a"), user("q")])
+    assert selected(calls, thread, current=[user("q"), answer("b")]) == [
+        ("message", 0), ("message", 1), ("marker", None), ("final", 2), ("final", None)
+    ]  # fmt: skip
+
+
+def test_many_calls_in_one_message_take_linear_time(calls, thread):
+    many = 20_000
+    asked = {"role": "assistant", "tool_calls": [{"id": str(n), "function": {"name": "f", "arguments": ""}} for n in range(many)]}
+    results = [{"role": "tool", "tool_call_id": str(n), "content": "r"} for n in range(many)]
+    calls.rows("ckpt_append", thread, json.dumps([user("q"), asked, *results, user("next")]))
+    calls.sql("SELECT set_config('statement_timeout', '60s', false)")
+    assert len(calls.rows("ckpt_window", thread, many + 10)) == many + 4

@@ -278,3 +278,44 @@ def test_an_unknown_reducer_is_refused(calls, thread, log):
     for reducers in ('{"n": "Sum"}', '{"n": ""}', '{"n": 1}', '{"n": null}', '{"unused": "max"}'):
         with refused("22023"):
             calls.value("ckpt_apply_writes", thread, reducers=reducers)
+
+
+def test_a_failed_task_that_runs_again_and_asks_is_waiting(calls, thread, log):
+    log('["x", 1]', ERROR)
+    log(ASK)
+    expect(calls, thread, waiting={"a": [["__interrupt__", "ask"]]})
+
+
+def test_a_task_is_folded_by_the_path_of_its_results(calls, thread, log):
+    log(ASK)
+    log('["list", "z"]', task_path="z")
+    log('["list", "b"]', task="b", task_path="b")
+    calls.value("ckpt_apply_writes", thread, reducers='{"list": "append"}')
+    assert json.loads(calls.value("ckpt_channel", thread, "list")) == ["base", "b", "z"]
+
+
+@pytest.mark.parametrize("reducer, folded", [("append", '[{"k": 1, "k": 2}]'), ("union", '[{"k": 1, "k": 2}]'), ("merge", '{"k": 2}')])
+def test_a_key_that_stands_twice_inside_a_write_does_not_stop_a_fold(calls, thread, reducer, folded):
+    calls.value("ckpt_put", thread, "{}", checkpoint_id="base", next=["a"])
+    calls.value("ckpt_put_writes", thread, "base", "a", '[["v", {"k": 1, "k": 2}]]')
+    calls.value("ckpt_apply_writes", thread, reducers=json.dumps({"v": reducer}))
+    value = calls.value("ckpt_channel", thread, "v")
+    assert value == folded if reducer != "merge" else json.loads(value) == {"k": 2}
+
+
+def test_a_number_without_a_canonical_form_does_not_stop_a_fold(calls, thread):
+    number = f"1e{'9' * 30}"
+    calls.value("ckpt_put", thread, f'{{"v": [{number}]}}', checkpoint_id="base", next=["a"])
+    calls.value("ckpt_put_writes", thread, "base", "a", f'[["v", [{number}, 2]]]')
+    calls.value("ckpt_apply_writes", thread, reducers='{"v": "union"}')
+    assert calls.value("ckpt_channel", thread, "v") == f"[{number}, 2]"
+
+
+def test_a_fold_that_is_repeated_without_naming_its_base_gives_the_same(calls, thread, log):
+    log('["n", 1]')
+    log('["n", 2]', task="b")
+    made = calls.value("ckpt_apply_writes", thread, reducers='{"n": "sum"}', next=["c"])
+    assert calls.value("ckpt_apply_writes", thread, reducers='{"n": "sum"}', next=["c"]) == made
+    calls.value("ckpt_put_writes", thread, made, "d", "[]")
+    with refused("55000"):
+        calls.value("ckpt_apply_writes", thread, reducers='{"n": "sum"}', next=["c"])

@@ -42,12 +42,13 @@ def window(log, size, current=None, marker=True):
     if current is None:
         exchanges = exchanges_of(log, len(log))
         final = exchanges.pop() if exchanges else []
-    elif current and log[-len(current) :] == current:
-        final = list(range(len(log) - len(current), len(log)))
-        exchanges = exchanges_of(log, final[0])
     else:
-        final = [None] * len(current)
-        exchanges = exchanges_of(log, len(log))
+        known = max(count for count in range(min(len(log), len(current)) + 1) if log[len(log) - count :] == current[:count])
+        final = list(range(len(log) - known, len(log))) + [None] * (len(current) - known)
+        exchanges = exchanges_of(log, len(log) - known)
+        # The result of a tool comes with the exchange that called it.
+        if current[0]["role"] == "tool" and exchanges:
+            final = exchanges.pop() + final
     shown = []
     for exchange in reversed(exchanges):
         groups = groups_of(log, exchange)

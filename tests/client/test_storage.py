@@ -1,0 +1,195 @@
+"""Large values as logs and recipes: any version reads back, only what is new is stored, damage is seen."""
+
+import itertools
+import pickle
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support import refused
+from test_typed import channels, noise, put, put_writes
+
+TURNS = 60
+# Hypothesis runs an example again to be sure of it: each run has a thread of its own.
+RUNS = itertools.count()
+
+
+def message(number):
+    return b"\x82\xa2id\xd9\x20" + f"{number:032}".encode() + b"\xa7content\xda\x02\x58" + noise(number, 300).hex().encode()
+
+
+def msgpack_list(messages):
+    count = len(messages)
+    header = bytes([0x90 | count]) if count < 16 else b"\xdc" + count.to_bytes(2, "big")
+    return header + b"".join(messages)
+
+
+def pickled(messages):
+    return pickle.dumps(messages)
+
+
+def bracketed(messages):
+    return b"[" + b", ".join(b'"%s"' % element[-600:] for element in messages) + b"]"
+
+
+def stored_bytes(calls, thread):
+    [[stored]] = calls.sql("SELECT COALESCE(sum(octet_length(data)), 0) FROM @s.checkpoint_segments WHERE thread_id = %s", thread)
+    return int(stored)
+
+
+@pytest.mark.parametrize("encode, share", [(msgpack_list, 1.0), (bracketed, 1.0), (pickled, 3.0)])
+def test_a_growing_list_costs_what_is_new(calls, thread, encode, share):
+    versions = []
+    for turn in range(1, TURNS + 1):
+        versions.append(encode([message(number) for number in range(2 * turn)]))
+        put(calls, thread, f"{turn:03}", {"m": ("t", versions[-1])}, {"m": turn})
+    assert stored_bytes(calls, thread) <= share * len(versions[-1])
+    for turn, value in enumerate(versions, 1):
+        assert channels(calls, thread, f"{turn:03}")["m"][2] == value
+
+
+def test_an_earlier_content_costs_nothing(calls, thread):
+    first, second = noise(1, 9000), noise(2, 9000)
+    for turn, value in enumerate([first, second, first, second, first]):
+        put(calls, thread, str(turn), {"m": ("t", value)}, {"m": turn})
+    assert stored_bytes(calls, thread) <= len(first) + len(second)
+
+
+def test_branches_share_what_they_have_in_common(calls, thread):
+    common = [message(number) for number in range(40)]
+    put(calls, thread, "base", {"m": ("t", msgpack_list(common))}, {"m": 1})
+    tips = {}
+    for branch in range(4):
+        messages, parent = list(common), "base"
+        for turn in range(10):
+            messages.append(message(1000 * (branch + 1) + turn))
+            id = f"{branch}/{turn}"
+            put(calls, thread, id, {"m": ("t", msgpack_list(messages))}, {"m": 2 + turn}, parent_checkpoint_id=parent)
+            parent = id
+        tips[parent] = msgpack_list(messages)
+    new = sum(len(value) for value in tips.values()) - 4 * len(msgpack_list(common))
+    assert stored_bytes(calls, thread) <= len(msgpack_list(common)) + new + 1000
+    for id, value in tips.items():
+        assert channels(calls, thread, id)["m"][2] == value
+
+
+def test_a_fold_appends_to_a_list_without_rewriting_it(calls, thread):
+    words = [f'"{number} {noise(number, 200).hex()}"' for number in range(150)]
+    calls.value("ckpt_put", thread, f'{{"list": [{", ".join(words[:50])}], "other": 1}}', checkpoint_id="0")
+    base = "0"
+    for number in range(50, 150, 2):
+        calls.value("ckpt_put_writes", thread, base, "t", f'[["list", [{words[number]}, {words[number + 1]}]], ["other", {number}]]')
+        base = calls.value("ckpt_apply_writes", thread, reducers='{"list": "append"}')
+    [[text]] = calls.sql("SELECT @s.ckpt_state(%s)::text", thread)
+    assert text == f'{{"list": [{", ".join(words)}], "other": 148}}'
+    [[stored]] = calls.sql(
+        "SELECT sum(octet_length(data)) FROM @s.checkpoint_segments WHERE thread_id = %s AND log = 'list'", thread
+    )
+    assert stored <= len(text)
+    # A client that sends the whole list goes on from there, and the same list is the same value.
+    calls.value("ckpt_put", thread, text)
+    [[again]] = calls.sql(
+        "SELECT sum(octet_length(data)) FROM @s.checkpoint_segments WHERE thread_id = %s AND log = 'list'", thread
+    )
+    assert again == stored
+
+
+def test_damage_is_named(calls, thread):
+    put(calls, thread, "id", {"m": ("t", noise(1, 5000))})
+    for statement in (
+        "UPDATE @s.checkpoint_segments SET data = overlay(data PLACING '\\x00' FROM 100) WHERE thread_id = %s",
+        "DELETE FROM @s.checkpoint_segments WHERE thread_id = %s",
+        "DELETE FROM @s.checkpoint_blobs WHERE thread_id = %s",
+    ):
+        calls.sql(statement + " RETURNING 1", thread)
+        with refused("XX001") as refusal:
+            calls.rows("ckpt_get_typed", thread)
+        assert refusal.message == f'channel "m" of checkpoint "id" of thread "{thread}" is damaged'
+
+
+def test_a_value_over_many_segments(calls, thread):
+    value = noise(3, 3_000_000)
+    put(calls, thread, "a", {"m": ("t", value)})
+    longer = value[:1_000_000] + b"an edit" + value[1_000_100:] + noise(4, 700_000)
+    put(calls, thread, "b", {"m": ("t", longer)}, {"m": 2})
+    assert channels(calls, thread, "a")["m"][2] == value
+    assert channels(calls, thread, "b")["m"][2] == longer
+    assert stored_bytes(calls, thread) < len(longer) + 5000
+
+
+STEP = st.one_of(
+    st.tuples(st.just("put"), st.integers(0, 9), st.sampled_from(["append", "cut", "edit", "new", "again"]), st.integers(1, 6000)),
+    st.tuples(st.just("writes"), st.integers(0, 9), st.integers(0, 3), st.integers(1, 6000)),
+    st.tuples(st.just("fork"), st.integers(0, 9)),
+    st.tuples(st.just("replace"), st.integers(0, 9), st.integers(1, 6000)),
+    st.tuples(st.just("prune"), st.integers(1, 4)),
+)
+
+
+def changed(value, how, size, seed):
+    draw = random.Random(seed)
+    at = draw.randrange(len(value) + 1)
+    match how:
+        case "append":
+            return value + noise(seed, size)
+        case "cut":
+            return value[: at // 2] + value[at // 2 + size :]
+        case "edit":
+            return value[:at] + noise(seed, size % 500 + 1) + value[at:]
+        case "new":
+            return noise(seed, size)
+        case _:
+            return value
+
+
+class Model:
+    """What the thread must hold: the value of each checkpoint, and its writes."""
+
+    def __init__(self):
+        self.values, self.written = {}, {}
+
+    def pick(self, at):
+        return list(self.values)[at % len(self.values)]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(STEP, min_size=3, max_size=25), seed=st.integers(0, 2**32))
+def test_any_versions_forks_and_prunes_read_back(calls, thread, steps, seed):
+    thread = f"{thread}/{next(RUNS)}"
+    model = Model()
+    model.values["000"] = noise(seed, 4000)
+    put(calls, thread, "000", {"m": ("t", model.values["000"])}, {"m": 0})
+    for number, (action, *rest) in enumerate(steps, 1):
+        id = f"{number:03}"
+        if action == "put":
+            parent = model.pick(rest[0])
+            model.values[id] = changed(model.values[parent], rest[1], rest[2], seed + number)
+            put(calls, thread, id, {"m": ("t", model.values[id])}, {"m": number}, parent_checkpoint_id=parent)
+        elif action == "writes":
+            base, task = model.pick(rest[0]), f"task-{rest[1]}"
+            model.written[base, task] = noise(seed + number, rest[2])
+            put_writes(calls, thread, base, task, [("m", "t", model.written[base, task])], on_conflict="replace")
+        elif action == "fork":
+            source = model.pick(rest[0])
+            model.values[calls.value("ckpt_fork", thread, source)] = model.values[source]
+        elif action == "replace":
+            id = model.pick(rest[0])
+            model.values[id] = noise(seed + number, rest[1])
+            put(calls, thread, id, {"m": ("t", model.values[id])}, {"m": number})
+        else:
+            calls.value("ckpt_prune", [thread], rest[0])
+            left = {row.checkpoint_id for row in calls.rows("ckpt_list", thread)}
+            assert len(left) == min(rest[0], len(model.values))
+            model.values = {id: value for id, value in model.values.items() if id in left}
+            model.written = {key: value for key, value in model.written.items() if key[0] in left}
+        rows = calls.rows("ckpt_list_typed", thread)
+        assert {row.checkpoint_id: row.value for row in rows if row.kind == "channel"} == model.values
+        assert {(row.checkpoint_id, row.task_id): row.value for row in rows if row.kind == "write"} == model.written
+    needed = {value for value in [*model.values.values(), *model.written.values()] if len(value) > 1024}
+    if "prune" in [action for action, *_ in steps[-1:]]:
+        assert calls.count("checkpoint_blobs", thread) == len(needed)
+    calls.value("ckpt_delete_thread", thread)
+    assert stored_bytes(calls, thread) == 0
+    assert calls.count("checkpoint_blobs", thread) == 0
