@@ -133,9 +133,7 @@ impl Put<'_> {
             Some(id) => match Checkpoint::locked(db, self.ns, id)? {
                 Some(parent) => Ok(Some(parent.checkpoint_id)),
                 None => Err(Error::no_checkpoint(self.ns.thread_id, self.ns.checkpoint_ns, id)
-                    .detail("parent_checkpoint_id must name a checkpoint of the same thread and namespace.")
-                    .hint("Leave parent_checkpoint_id out for the latest checkpoint, or pass '' for a root.")
-                    .into()),
+                    .detail("parent_checkpoint_id must name a checkpoint of the same thread and namespace.")),
             },
         }
     }
