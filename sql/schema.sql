@@ -113,13 +113,15 @@ COMMENT ON COLUMN @extschema@.checkpoint_writes.task_path IS 'Writes are folded 
 COMMENT ON COLUMN @extschema@.checkpoint_writes.value_type IS 'How to read the value: json, or mark for the finish mark of a task without writes, or the type tag of a framework''s serializer';
 
 CREATE TABLE @extschema@.checkpoint_logs (
-    thread_id text   COLLATE "C" NOT NULL,
-    tenant    text   COLLATE "C" NOT NULL,
-    last_seq  bigint NOT NULL,
+    thread_id  text        COLLATE "C" NOT NULL,
+    tenant     text        COLLATE "C" NOT NULL,
+    last_seq   bigint      NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     PRIMARY KEY (thread_id, tenant)
 ) WITH (fillfactor = 70);
 
 COMMENT ON TABLE  @extschema@.checkpoint_logs IS 'One row per message log: its counter, and the lock of its writers';
+COMMENT ON COLUMN @extschema@.checkpoint_logs.created_at IS 'When the log was begun: tells it from one that was deleted';
 COMMENT ON COLUMN @extschema@.checkpoint_logs.last_seq IS 'The last seq given out; never goes back';
 
 CREATE TABLE @extschema@.checkpoint_messages (

@@ -34,11 +34,18 @@ pub const JSON: Oid = pg_sys::JSONOID;
 pub struct Statement {
     sql: &'static str,
     parameters: &'static [Oid],
+    /// Whether the best plan depends on the parameters.
+    depends: bool,
 }
 
 impl Statement {
     pub const fn new(sql: &'static str, parameters: &'static [Oid]) -> Self {
-        Statement { sql, parameters }
+        Statement { sql, parameters, depends: false }
+    }
+
+    /// A statement whose best plan depends on its parameters: Postgres decides, as it does by default, whether to plan it anew.
+    pub const fn depending(sql: &'static str, parameters: &'static [Oid]) -> Self {
+        Statement { sql, parameters, depends: true }
     }
 }
 
@@ -103,7 +110,7 @@ impl Db {
     ) -> Result<Vec<R>> {
         Spi::connect(|client| {
             let plan = self.plan(client, statement, Mode::Read)?;
-            let _by_key = ByKey::begin();
+            let _planning = Planning::begin(statement);
             let rows = client.select(&*plan, None, args)?;
             rows.map(|row| each(&Row(row))).collect()
         })
@@ -118,7 +125,7 @@ impl Db {
     ) -> Result<()> {
         Spi::connect(|client| {
             let plan = self.plan(client, statement, Mode::Read)?;
-            let _by_key = ByKey::begin();
+            let _planning = Planning::begin(statement);
             let mut rows = client.select(&*plan, None, args)?;
             rows.try_for_each(|row| each(&Row(row)))
         })
@@ -144,7 +151,7 @@ impl Db {
         must_be_able_to_write()?;
         Spi::connect_mut(|client| {
             let plan = self.plan(client, statement, Mode::Write)?;
-            let _by_key = ByKey::begin();
+            let _planning = Planning::begin(statement);
             let rows = client.update(&*plan, None, args)?;
             rows.map(|row| each(&Row(row))).collect()
         })
@@ -165,7 +172,7 @@ impl Db {
         must_be_able_to_write()?;
         Spi::connect_mut(|client| {
             let plan = self.plan(client, statement, Mode::Write)?;
-            let _by_key = ByKey::begin();
+            let _planning = Planning::begin(statement);
             Ok(client.update(&*plan, None, args)?.len() as u64)
         })
     }
@@ -230,32 +237,45 @@ enum Mode {
     Write,
 }
 
-/// While this lives, plans that are made go by the keys. Every statement finds its rows by the beginning of a key, but on a
-/// table that is still small, or was when it was analysed, the planner prefers to read it all; a session would keep that plan
-/// while the table grows.
-struct ByKey(i32);
+/// How plans are made while this lives.
+///
+/// They go by the keys: every statement finds its rows by the beginning of one, but on a table that is still small, or was when
+/// it was analysed, the planner prefers to read it all, and a session would keep that plan while the table grows. And they are
+/// made once: for an array parameter Postgres would plan each time anew, because it guesses many elements where there are few.
+struct Planning(i32);
 
-impl ByKey {
-    fn begin() -> ByKey {
+impl Planning {
+    fn begin(statement: &Statement) -> Planning {
         // SAFETY: opens a level of settings, as a function with a SET clause does. An error rolls it back with the transaction.
         unsafe {
             let level = pg_sys::NewGUCNestLevel();
-            pg_sys::set_config_option(
-                c"enable_seqscan".as_ptr(),
-                c"off".as_ptr(),
-                pg_sys::GucContext::PGC_USERSET,
-                pg_sys::GucSource::PGC_S_SESSION,
-                pg_sys::GucAction::GUC_ACTION_SAVE,
-                true,
-                0,
-                false,
-            );
-            ByKey(level)
+            set_for_now(c"enable_seqscan", c"off");
+            if !statement.depends {
+                set_for_now(c"plan_cache_mode", c"force_generic_plan");
+            }
+            Planning(level)
         }
     }
 }
 
-impl Drop for ByKey {
+/// Sets a setting until the level ends that was opened last.
+unsafe fn set_for_now(name: &CStr, value: &CStr) {
+    // SAFETY: both are settings that any session may set, to values that they have.
+    unsafe {
+        pg_sys::set_config_option(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_SAVE,
+            true,
+            0,
+            false,
+        );
+    }
+}
+
+impl Drop for Planning {
     fn drop(&mut self) {
         // SAFETY: ends the level that was opened; dropped in the opposite order, also while a panic unwinds.
         unsafe { pg_sys::AtEOXact_GUC(true, self.0) };

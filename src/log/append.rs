@@ -13,9 +13,16 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::collections::HashMap;
 
+// A range and an order, where an equality would do: that is what the index by id is better for than the primary key, also for
+// a planner that knows nothing about the table yet.
 static KNOWN: Statement = Statement::new(
-    "SELECT m.msg_id, m.seq, m.message::pg_catalog.text FROM @s.checkpoint_messages m
-     WHERE m.thread_id @= $1 AND m.tenant @= $2 AND m.msg_id @= ANY ($3)",
+    "SELECT wanted.id, m.seq, m.message::pg_catalog.text,
+            (SELECT l.last_seq FROM @s.checkpoint_logs l WHERE l.thread_id @= $1 AND l.tenant @= $2),
+            (SELECT l.created_at FROM @s.checkpoint_logs l WHERE l.thread_id @= $1 AND l.tenant @= $2)
+     FROM pg_catalog.unnest($3) AS wanted (id)
+     LEFT JOIN LATERAL (SELECT n.seq, n.msg_id, n.message FROM @s.checkpoint_messages n
+                        WHERE n.thread_id @= $1 AND n.tenant @= $2 AND n.msg_id @>= wanted.id
+                        ORDER BY n.msg_id LIMIT 1) AS m ON m.msg_id @= wanted.id",
     &[TEXT, TEXT, TEXTS],
 );
 
@@ -23,7 +30,7 @@ static KNOWN: Statement = Statement::new(
 static RESERVE: Statement = Statement::new(
     "INSERT INTO @s.checkpoint_logs AS l (thread_id, tenant, last_seq) VALUES ($1, $2, $3)
      ON CONFLICT (thread_id, tenant) DO UPDATE SET last_seq = l.last_seq @+ $3
-     RETURNING l.last_seq",
+     RETURNING l.last_seq, l.created_at",
     &[TEXT, TEXT, BIGINT],
 );
 
@@ -86,6 +93,9 @@ struct New<'a> {
     body: OwnedBody,
 }
 
+/// The last seq of a log and when it was begun: where both are the same, nothing was appended in between.
+type LogState = (i64, Option<TimestampWithTimeZone>);
+
 /// What the log, or an earlier message of the same call, has under an id.
 struct Known {
     seq: i64,
@@ -112,16 +122,19 @@ impl Append<'_> {
             return Ok(Vec::new());
         }
         // Most retries end here: all is known, and nothing is locked or written.
-        let known = self.known(&new)?;
+        let (known, before) = self.known(&new)?;
         if new.iter().all(|new| known.get(&new.id).is_some_and(|known| known.says_the_same(new))) {
             return Ok(new.into_iter().map(|new| (known[&new.id].seq, new.id, false)).collect());
         }
         let reserved = new.len() as i64;
         let [thread_id, tenant] = self.log();
         let args = [thread_id, tenant, param(reserved)];
-        let last_seq: i64 = self.db.write_one(&RESERVE, &args, |row| row.must(1))?.unwrap_or(reserved);
-        // Again, under the lock: what was known may have been rewound or deleted, and what was not may have come.
-        let mut known = self.known(&new)?;
+        let reservation = self.db.write_one(&RESERVE, &args, |row| Ok((row.must::<i64>(1)?, row.get(2)?)))?;
+        let (last_seq, created_at) = reservation.unwrap_or((reserved, None));
+        // Again, under the lock: what was known may have been rewound or deleted, and what was not may have come. Where nothing
+        // was known and nothing was appended since, nothing is known.
+        let unchanged = before == (last_seq - reserved, created_at);
+        let mut known = if known.is_empty() && unchanged { HashMap::new() } else { self.known(&new)?.0 };
         let mut next_seq = last_seq - reserved + 1;
         let mut inserts: Vec<(i64, &New<'_>)> = Vec::new();
         let mut result = Vec::with_capacity(new.len());
@@ -188,15 +201,22 @@ impl Append<'_> {
         [param(self.thread_id), param(self.db.tenant.as_str())]
     }
 
-    fn known(&self, new: &[New<'_>]) -> Result<HashMap<String, Known>> {
+    /// The messages that the log has already, its last seq, and when it was begun.
+    fn known(&self, new: &[New<'_>]) -> Result<(HashMap<String, Known>, LogState)> {
         let ids: Vec<&str> = new.iter().map(|new| new.id.as_str()).collect();
         let [thread_id, tenant] = self.log();
-        let rows = self.db.write(&KNOWN, &[thread_id, tenant, param(ids)], |row| {
-            let text: String = row.must(3)?;
-            let (role, body) = said(self.thread_id, &text)?;
-            Ok((row.must(1)?, Known { seq: row.must(2)?, role, body }))
+        let mut known = HashMap::new();
+        let mut log = (0, None);
+        self.db.write(&KNOWN, &[thread_id, tenant, param(ids)], |row| {
+            log = (row.get(4)?.unwrap_or_default(), row.get(5)?);
+            if let Some(seq) = row.get(2)? {
+                let text: String = row.must(3)?;
+                let (role, body) = said(self.thread_id, &text)?;
+                known.insert(row.must(1)?, Known { seq, role, body });
+            }
+            Ok(())
         })?;
-        Ok(rows.into_iter().collect())
+        Ok((known, log))
     }
 
     fn insert(&self, inserts: &[(i64, &New<'_>)]) -> Result<()> {

@@ -177,7 +177,7 @@ fn history(db: &Db, ns: Namespace<'_>, checkpoint_id: Option<&str>, max_rows: Op
 /// The four shapes of a list are statements of their own, so that each has a plan with the index that fits it.
 macro_rules! list_statement {
     ($condition:literal) => {
-        Statement::new(
+        Statement::depending(
             concat!(
                 "SELECT ",
                 checkpoint_columns!(),
