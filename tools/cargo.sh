@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# cargo.sh deps|build|unit|lint: all that is done with cargo, for PostgreSQL $PG.
+# cargo.sh deps|build|unit|bench|lint: all that is done with cargo, for PostgreSQL $PG.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
@@ -34,8 +34,8 @@ first_build_hint() {
 
 # What the package is made from: the sources, the tools and the server's headers.
 made_from() {
-    git ls-files -z -- src sql Cargo.toml Cargo.lock checkpointer.control rust-toolchain.toml tools/cargo.sh |
-        xargs -0 sha256sum
+    find src sql Cargo.toml Cargo.lock checkpointer.control rust-toolchain.toml tools/cargo.sh -type f -print0 |
+        sort -z | xargs -0 sha256sum
     rustc --version
     "$SYSTEM_PG/bin/pg_config" --version
 }
@@ -63,11 +63,16 @@ case ${1-} in
         say "unit and property tests$(first_build_hint debug)"
         cargo test --quiet --lib "${features[@]}"
         ;;
+    bench)
+        say "in-process benchmarks$(first_build_hint release)"
+        # shellcheck disable=SC2086  # ARGS holds several words
+        cargo bench --quiet --bench in_process "${features[@]}" -- ${ARGS:-}
+        ;;
     lint)
         say "cargo fmt --check"
         cargo fmt --check || die "the code is not formatted: run 'cargo fmt'"
         say "clippy for PostgreSQL $PG$(first_build_hint debug)"
         cargo clippy --quiet --all-targets "${features[@]}" -- -D warnings
         ;;
-    *) die "usage: $0 deps|build|unit|lint" ;;
+    *) die "usage: $0 deps|build|unit|bench|lint" ;;
 esac

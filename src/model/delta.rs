@@ -10,6 +10,7 @@
 
 use super::body_hash::BodyTree;
 use super::manifest::Digest;
+use super::payload::Payload;
 use super::recipe::{FRAME, Piece, Recipe, SAMPLE, SHORT, push_piece, tail_len, value_digest};
 use blake3::Hasher;
 use std::ops::Range;
@@ -107,6 +108,17 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
+    /// A pending write of which a part goes to the log as `payload` says.
+    pub fn payload(value: Value<'a>, payload: &Payload) -> Plan<'a> {
+        let (bytes, elements) = (value.bytes, payload.elements.clone());
+        let parts = vec![
+            Part::New(&bytes[..elements.start]),
+            Part::New(&bytes[elements.clone()]),
+            Part::New(&bytes[elements.end..]),
+        ];
+        Plan { value, parts, misses: 0 }
+    }
+
     /// The value as all new bytes.
     pub fn whole(value: Value<'a>) -> Plan<'a> {
         let (bytes, body) = (value.bytes, value.body.clone());
@@ -129,6 +141,26 @@ impl<'a> Plan<'a> {
         parts.extend(kept.into_iter().map(Part::Kept));
         parts.extend([Part::New(&bytes[end..value.body.end]), Part::New(&bytes[value.body.end..])]);
         Plan { value, parts, misses: 0 }.affordable()
+    }
+
+    /// Where the log would have to go on, right behind what an appended value takes from it, and with which bytes.
+    pub fn ahead(&self) -> Option<(u64, &'a [u8])> {
+        match self.parts.as_slice() {
+            [.., Part::Kept(Piece::Extent { start, len }), Part::New(new), Part::New(_)] if new.len() >= SHORT => {
+                Some((start + len, new))
+            }
+            _ => None,
+        }
+    }
+
+    /// The same plan where the log goes on like that already, for so many bytes.
+    pub fn found_ahead(mut self, len: usize) -> Plan<'a> {
+        let at = self.parts.len() - 2;
+        if let (Some((start, new)), true) = (self.ahead(), len >= SHORT) {
+            self.parts[at] = Part::New(&new[len..]);
+            self.parts.insert(at, Part::Kept(Piece::Extent { start, len: len as u64 }));
+        }
+        self
     }
 
     /// The value with what it has in common with its predecessor, whose bytes are `base_bytes`, taken from there; `None` if that

@@ -85,6 +85,23 @@ impl<'r> Growing<'r> {
 }
 
 impl Grown {
+    /// Where the log would have to go on, right behind what this takes from it, to have `log_bytes` already.
+    pub fn ahead(&self) -> Option<u64> {
+        match self.recipe.pieces.last() {
+            Some(Piece::Extent { start, len }) if !self.log_bytes.is_empty() => Some(start + len),
+            _ => None,
+        }
+    }
+
+    /// The same where it does.
+    pub fn found_ahead(mut self) -> Grown {
+        if let Some(start) = self.ahead() {
+            push_piece(&mut self.recipe.pieces, Piece::Extent { start, len: self.log_bytes.len() as u64 });
+            self.log_bytes.clear();
+        }
+        self
+    }
+
     /// The recipe, where `log_bytes` stand in the log from `start` on.
     pub fn recipe(&self, start: u64) -> Recipe {
         let mut recipe = self.recipe.clone();

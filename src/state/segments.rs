@@ -138,6 +138,24 @@ pub fn assemble(db: &Db, ns: Namespace<'_>, log: &str, pieces: &[Piece]) -> Resu
     Ok((missing == 0).then_some(out))
 }
 
+/// How many of `expected` the log has from `start` on.
+pub fn has_ahead(db: &Db, ns: Namespace<'_>, log: &str, start: u64, expected: &[u8]) -> Result<usize> {
+    let args = ns.args_with(db, [param(log), param(start as i64), param(start as i64 + expected.len() as i64)]);
+    let mut found = 0;
+    db.each(&RANGE, &args, |row| {
+        let (at, data): (i64, &[u8]) = (row.must(1)?, row.must(2)?);
+        // The first segment may end where `start` is.
+        let here = (at as u64..at as u64 + data.len() as u64).contains(&(start + found as u64));
+        if here {
+            let data = &data[(start + found as u64 - at as u64) as usize..];
+            let same = data.iter().zip(&expected[found..]).take_while(|(a, b)| a == b).count();
+            found += same;
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
 /// A stretch of the log, and where in the value it belongs.
 struct Wanted {
     start: u64,

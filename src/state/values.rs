@@ -3,15 +3,17 @@
 
 use super::Namespace;
 use super::checkpoint::Checkpoint;
-use super::segments::{Appender, assemble};
+use super::segments::{Appender, assemble, has_ahead};
 use crate::args::check_result_size;
 use crate::error::{Error, Result};
 use crate::guc;
 use crate::model::delta::{Plan, Value};
 use crate::model::growth::{Growing, Grown};
 use crate::model::manifest::{Channel, Digest, Manifest, Place};
-use crate::model::recipe::{Recipe, value_digest};
+use crate::model::payload::Payload;
+use crate::model::recipe::{Recipe, SHORT, value_digest};
 use crate::spi::{BYTESES, Db, Statement, TEXT, TEXTS, param};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 static RECIPES: Statement = Statement::new(
@@ -139,7 +141,12 @@ impl<'a> New<'a> {
             return Ok((&self.channel, Plan::whole(value)));
         };
         if let Some(plan) = self.goes_on.and_then(|from| Plan::append(value.clone(), &before.recipe, from)) {
-            return Ok((&before.log, plan));
+            // A pending write may have brought these bytes.
+            let found = match plan.ahead() {
+                Some((start, bytes)) => has_ahead(db, ns, &before.log, start, bytes)?,
+                None => 0,
+            };
+            return Ok((&before.log, plan.found_ahead(found)));
         }
         if Plan::worth_comparing(&before.recipe, &value)
             && let Some(bytes) = assemble(db, ns, &before.log, &before.recipe.pieces)?
@@ -155,37 +162,62 @@ impl<'a> New<'a> {
 const WRITES_LOG: &str = "";
 
 /// Stores large values of pending writes that are not stored yet. The caller holds the lock of the head.
-pub fn store_writes(db: &Db, ns: Namespace<'_>, values: Vec<Value<'_>>) -> Result<()> {
-    let mut known = known(db, ns, values.iter().map(|value| &value.digest))?;
-    let new = values.into_iter().filter(|value| known.insert(value.digest));
-    let planned: Vec<_> = new.map(|value| (WRITES_LOG, Planned::Value(Plan::whole(value)))).collect();
+pub fn store_writes(db: &Db, ns: Namespace<'_>, values: &[LargeWrite<'_>]) -> Result<()> {
+    let mut known = known(db, ns, values.iter().map(|write| &write.value.digest))?;
+    let mut planned = Vec::with_capacity(values.len());
+    for LargeWrite { channel, value_type, value } in values {
+        if !known.insert(value.digest) {
+            continue;
+        }
+        let payload = Payload::of(value_type, value.bytes).filter(|payload| payload.elements.len() >= SHORT);
+        planned.push(match payload {
+            Some(payload) => {
+                (channel.as_str(), Planned::Payload(Plan::payload(value.clone(), &payload), payload.separator))
+            }
+            None => (WRITES_LOG, Planned::Value(Plan::whole(value.clone()))),
+        });
+    }
     store(db, ns, &planned)
+}
+
+/// A write whose value does not stand in its row.
+pub struct LargeWrite<'a> {
+    pub channel: String,
+    pub value_type: String,
+    pub value: Value<'a>,
 }
 
 /// What is going to be stored of a value.
 enum Planned<'a> {
     Value(Plan<'a>),
     Grown(&'a Grown),
+    /// With what goes to the log before it.
+    Payload(Plan<'a>, &'static [u8]),
 }
 
 impl<'a> Planned<'a> {
     fn digest(&self) -> Digest {
         match self {
-            Planned::Value(plan) => plan.digest(),
+            Planned::Value(plan) | Planned::Payload(plan, _) => plan.digest(),
             Planned::Grown(grown) => grown.digest,
         }
     }
 
-    fn log_bytes(&self) -> Vec<&'a [u8]> {
+    fn log_bytes(&self) -> Vec<Cow<'a, [u8]>> {
         match self {
-            Planned::Value(plan) => plan.log_bytes(),
-            Planned::Grown(grown) => vec![&grown.log_bytes],
+            Planned::Value(plan) => plan.log_bytes().into_iter().map(Cow::Borrowed).collect(),
+            Planned::Payload(plan, b"") => plan.log_bytes().into_iter().map(Cow::Borrowed).collect(),
+            Planned::Payload(plan, separator) => {
+                vec![Cow::Owned([separator, plan.log_bytes().concat().as_slice()].concat())]
+            }
+            Planned::Grown(grown) => vec![Cow::Borrowed(&grown.log_bytes)],
         }
     }
 
     fn recipe(&self, start: u64) -> Recipe {
         match self {
             Planned::Value(plan) => plan.recipe(start),
+            Planned::Payload(plan, separator) => plan.recipe(start + separator.len() as u64),
             Planned::Grown(grown) => grown.recipe(start),
         }
     }
@@ -196,11 +228,12 @@ fn store(db: &Db, ns: Namespace<'_>, planned: &[(&str, Planned<'_>)]) -> Result<
     if planned.is_empty() {
         return Ok(());
     }
+    let bytes: Vec<Vec<Cow<'_, [u8]>>> = planned.iter().map(|(_, plan)| plan.log_bytes()).collect();
     let mut appender = Appender::default();
     let mut rels = Vec::with_capacity(planned.len());
-    for (log, plan) in planned {
+    for ((log, _), bytes) in planned.iter().zip(&bytes) {
         let mut rel = None;
-        for bytes in plan.log_bytes() {
+        for bytes in bytes {
             let at = appender.add(log, bytes);
             rel.get_or_insert(at);
         }
@@ -289,7 +322,16 @@ pub fn grow(db: &Db, ns: Namespace<'_>, channel: &Channel, elements: &str) -> Re
         return Ok(None);
     };
     let open = assemble(db, ns, &log, &recipe.slice(growing.open()))?;
-    Ok(open.map(|open| (growing.append(open, elements), log)).map(|(grown, log)| (log, grown)))
+    let Some(open) = open else {
+        return Ok(None);
+    };
+    let grown = growing.append(open, elements);
+    // Pending writes may have brought these bytes.
+    let found = match grown.ahead() {
+        Some(start) => has_ahead(db, ns, &log, start, &grown.log_bytes)? == grown.log_bytes.len(),
+        None => false,
+    };
+    Ok(Some((log, if found { grown.found_ahead() } else { grown })))
 }
 
 /// The channels of a checkpoint for which `wanted` holds, with their bytes, in the manifest's order; without those that have no

@@ -4,7 +4,7 @@ use super::Namespace;
 use super::checkpoint::Checkpoint;
 use super::collect::remove_unreferenced;
 use super::head::Head;
-use super::values;
+use super::values::{self, LargeWrite};
 use crate::args;
 use crate::error::{Error, Result};
 use crate::guc;
@@ -142,7 +142,7 @@ impl PutWrites<'_> {
             let Cow::Borrowed(bytes) = write.value else { continue };
             let value = Value::new(bytes);
             write.digest = Some(value.digest);
-            large.push(value);
+            large.push(LargeWrite { channel: write.channel.clone(), value_type: write.value_type.clone(), value });
         }
         let head = Head::lock(db, self.ns)?;
         let (epoch, rows) = self.rows(db)?;
@@ -165,7 +165,7 @@ impl PutWrites<'_> {
                 ))
                 .hint("Pass on_conflict => 'keep' to let the first batch stand, or 'replace' to let this one.")
         })?;
-        values::store_writes(db, self.ns, large)?;
+        values::store_writes(db, self.ns, &large)?;
         if !change.remove.is_empty() {
             let removed = rows.iter().filter(|row| change.remove.contains(&row.idx)).filter_map(|row| row.digest);
             let removed: Vec<Digest> = removed.collect();

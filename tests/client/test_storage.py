@@ -1,6 +1,7 @@
 """Large values as logs and recipes: any version reads back, only what is new is stored, damage is seen."""
 
 import itertools
+import json
 import pickle
 import random
 
@@ -117,6 +118,40 @@ def test_a_value_over_many_segments(calls, thread):
     assert channels(calls, thread, "a")["m"][2] == value
     assert channels(calls, thread, "b")["m"][2] == longer
     assert stored_bytes(calls, thread) < len(longer) + 5000
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_messages_that_arrive_as_writes_are_in_the_state_already(calls, thread, tasks):
+    messages = [message(number) for number in range(10)]
+    put(calls, thread, "000", {"m": ("msgpack", msgpack_list(messages))}, {"m": 0})
+    for turn in range(1, 30):
+        for task in range(tasks):
+            new = [message(1000 * turn + 10 * task + at) for at in range(2)]
+            put_writes(calls, thread, f"{turn - 1:03}", f"task-{task}", [("m", "msgpack", msgpack_list(new))])
+            messages.extend(new)
+        put(calls, thread, f"{turn:03}", {"m": ("msgpack", msgpack_list(messages))}, {"m": turn})
+        assert channels(calls, thread)["m"][2] == msgpack_list(messages)
+    assert stored_bytes(calls, thread) <= len(msgpack_list(messages))
+    for row in calls.rows("ckpt_list_typed", thread):
+        if row.kind == "write":
+            turn, task = int(row.checkpoint_id) + 1, int(row.task_id[-1])
+            assert row.value == msgpack_list([message(1000 * turn + 10 * task + at) for at in range(2)])
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_json_messages_that_arrive_as_writes_are_in_the_state_already(calls, thread, whole):
+    words = [{"n": number, "text": noise(number, 400).hex()} for number in range(64)]
+    calls.value("ckpt_put", thread, json.dumps({"list": words[:4]}), checkpoint_id="0")
+    base = "0"
+    for at in range(4, 64, 2):
+        calls.value("ckpt_put_writes", thread, base, "t", json.dumps([["list", words[at : at + 2]]]))
+        if whole:
+            base = calls.value("ckpt_put", thread, json.dumps({"list": words[: at + 2]}))
+        else:
+            base = calls.value("ckpt_apply_writes", thread, reducers='{"list": "append"}')
+    text = json.dumps(words)
+    assert calls.value("ckpt_channel", thread, "list") == text
+    assert stored_bytes(calls, thread) <= len(text)
 
 
 STEP = st.one_of(
