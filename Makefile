@@ -6,7 +6,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-export PG INPUT ARGS
+export PG INPUT ARGS SMALL
 
 .PHONY: help
 help: ## list the targets
@@ -40,6 +40,13 @@ client: ## run the client tests alone (ARGS='-k resume' goes to pytest)
 	@tools/here-or-chroot.sh client
 lint: ## check the formatting, and let clippy and shellcheck complain
 	@tools/here-or-chroot.sh lint
+
+# SMALL=1 takes fewer samples. ARGS chooses: for `bench` the measures, for `bench-units` by name.
+.PHONY: bench bench-units
+bench: ## measure against what it is compared with, and draw it (SMALL=1: in two minutes)
+	@tools/bench.sh
+bench-units: ## measure the pure parts by themselves, without a server
+	@tools/cargo.sh bench
 
 .PHONY: image-check bare-check
 image-check: ## run the steps of the Dockerfile in Debian chroots (needs root)

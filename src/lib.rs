@@ -9,6 +9,7 @@ mod guc;
 mod json;
 mod json_types;
 mod log;
+mod memory;
 mod model;
 mod spi;
 mod state;
@@ -22,4 +23,5 @@ extension_sql_file!("../sql/finalize.sql", name = "finalize", finalize);
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     guc::init();
+    memory::keep_buffers();
 }
