@@ -11,6 +11,8 @@ mod json_types;
 mod log;
 mod memory;
 mod model;
+mod random;
+mod row_sink;
 mod spi;
 mod state;
 
@@ -18,6 +20,7 @@ mod state;
 
 extension_sql_file!("../sql/preflight.sql", name = "preflight", bootstrap);
 extension_sql_file!("../sql/schema.sql", name = "schema", requires = ["preflight"]);
+extension_sql_file!("../sql/typed_read.sql", name = "typed_read", requires = ["schema"]);
 extension_sql_file!("../sql/finalize.sql", name = "finalize", finalize);
 
 #[pg_guard]

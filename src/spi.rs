@@ -9,14 +9,12 @@
 
 use crate::args;
 use crate::error::{Error, Result};
-use pgrx::datum::DatumWithOid;
-use pgrx::pg_sys::{self, Oid, PgOid};
-use pgrx::spi::{OwnedPreparedStatement, SpiClient, SpiHeapTupleData};
-use pgrx::{FromDatum, IntoDatum, Spi, spi};
+use pgrx::datum::{DatumWithOid, TimestampWithTimeZone};
+use pgrx::pg_sys::{self, Oid};
+use pgrx::{FromDatum, IntoDatum, Spi, pg_guard, spi};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::CStr;
-use std::rc::Rc;
+use std::ffi::{CStr, CString};
 
 pub const TEXT: Oid = pg_sys::TEXTOID;
 pub const TEXTS: Oid = pg_sys::TEXTARRAYOID;
@@ -66,19 +64,67 @@ pub fn optional_json_param<'a>(text: Option<&str>) -> DatumWithOid<'a> {
     unsafe { DatumWithOid::new(text, pg_sys::JSONOID) }
 }
 
-/// One row of a result.
-pub struct Row<'a>(SpiHeapTupleData<'a>);
+/// A type that a column is read as, and that does not borrow from the row.
+pub trait Owned: FromDatum + IntoDatum {}
+impl Owned for String {}
+impl Owned for Vec<u8> {}
+impl Owned for Vec<String> {}
+impl Owned for i32 {}
+impl Owned for i64 {}
+impl Owned for bool {}
+impl Owned for TimestampWithTimeZone {}
+
+/// One row of a result, where the executor has it: in a page of the table, as a rule. It lives while the row is looked at.
+pub struct Row<'a>(&'a mut pg_sys::TupleTableSlot);
 
 impl Row<'_> {
     /// The value of a column, counted from 1.
-    pub fn get<T: IntoDatum + FromDatum>(&self, column: usize) -> Result<Option<T>> {
-        Ok(self.0.get(column)?)
+    pub fn get<T: Owned>(&mut self, column: usize) -> Result<Option<T>> {
+        self.column(column)
     }
 
     /// The value of a column that is never NULL.
-    pub fn must<T: IntoDatum + FromDatum>(&self, column: usize) -> Result<T> {
-        self.get(column)?.ok_or_else(|| spi::Error::InvalidPosition.into())
+    pub fn must<T: Owned>(&mut self, column: usize) -> Result<T> {
+        self.column(column)?.ok_or_else(unexpected_null)
     }
+
+    /// The bytes of a column that is never NULL, not copied.
+    pub fn bytes(&mut self, column: usize) -> Result<&[u8]> {
+        self.column(column)?.ok_or_else(unexpected_null)
+    }
+
+    /// The same of a column that can be NULL.
+    pub fn optional_bytes(&mut self, column: usize) -> Result<Option<&[u8]>> {
+        self.column(column)
+    }
+
+    /// The text of a column that is never NULL, not copied.
+    pub fn text(&mut self, column: usize) -> Result<&str> {
+        self.column(column)?.ok_or_else(unexpected_null)
+    }
+
+    /// A borrowing `T` must not outlive the row; the callers above see to it.
+    fn column<T: FromDatum + IntoDatum>(&mut self, column: usize) -> Result<Option<T>> {
+        let number = column as i32;
+        // SAFETY: the executor lends a slot with a descriptor; its arrays have as many elements as it says are valid, and what is
+        // asked for beyond those is made valid first. `try_from_datum` compares the type of the column with `T`.
+        unsafe {
+            if number > (*self.0.tts_tupleDescriptor).natts {
+                return Err(spi::Error::InvalidPosition.into());
+            }
+            if i32::from(self.0.tts_nvalid) < number {
+                pg_sys::slot_getsomeattrs_int(self.0, number);
+            }
+            let value = *self.0.tts_values.add(column - 1);
+            let is_null = *self.0.tts_isnull.add(column - 1);
+            let type_oid = pg_sys::SPI_gettypeid(self.0.tts_tupleDescriptor, number);
+            Ok(T::try_from_datum(value, is_null, type_oid).map_err(spi::Error::from)?)
+        }
+    }
+}
+
+fn unexpected_null() -> Error {
+    spi::Error::InvalidPosition.into()
 }
 
 /// The extension as one call sees it: the schema that the called function stands in, and the session's tenant.
@@ -106,14 +152,14 @@ impl Db {
         &self,
         statement: &'static Statement,
         args: &[DatumWithOid<'_>],
-        mut each: impl FnMut(&Row<'_>) -> Result<R>,
+        mut each: impl FnMut(&mut Row<'_>) -> Result<R>,
     ) -> Result<Vec<R>> {
-        Spi::connect(|client| {
-            let plan = self.plan(client, statement, Mode::Read)?;
-            let _planning = Planning::begin(statement);
-            let rows = client.select(&*plan, None, args)?;
-            rows.map(|row| each(&Row(row))).collect()
-        })
+        let mut found = Vec::new();
+        self.each(statement, args, |row| {
+            found.push(each(row)?);
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     /// Runs a reading statement for what `each` does with its rows, which may borrow from them.
@@ -121,14 +167,9 @@ impl Db {
         &self,
         statement: &'static Statement,
         args: &[DatumWithOid<'_>],
-        mut each: impl FnMut(&Row<'_>) -> Result<()>,
+        mut each: impl FnMut(&mut Row<'_>) -> Result<()>,
     ) -> Result<()> {
-        Spi::connect(|client| {
-            let plan = self.plan(client, statement, Mode::Read)?;
-            let _planning = Planning::begin(statement);
-            let mut rows = client.select(&*plan, None, args)?;
-            rows.try_for_each(|row| each(&Row(row)))
-        })
+        self.run(statement, args, Mode::Read, Some(&mut each)).map(drop)
     }
 
     /// The first row of a reading statement.
@@ -136,7 +177,7 @@ impl Db {
         &self,
         statement: &'static Statement,
         args: &[DatumWithOid<'_>],
-        each: impl FnMut(&Row<'_>) -> Result<R>,
+        each: impl FnMut(&mut Row<'_>) -> Result<R>,
     ) -> Result<Option<R>> {
         Ok(self.read(statement, args, each)?.into_iter().next())
     }
@@ -146,15 +187,15 @@ impl Db {
         &self,
         statement: &'static Statement,
         args: &[DatumWithOid<'_>],
-        mut each: impl FnMut(&Row<'_>) -> Result<R>,
+        mut each: impl FnMut(&mut Row<'_>) -> Result<R>,
     ) -> Result<Vec<R>> {
-        must_be_able_to_write()?;
-        Spi::connect_mut(|client| {
-            let plan = self.plan(client, statement, Mode::Write)?;
-            let _planning = Planning::begin(statement);
-            let rows = client.update(&*plan, None, args)?;
-            rows.map(|row| each(&Row(row))).collect()
-        })
+        let mut found = Vec::new();
+        let mut each = |row: &mut Row<'_>| {
+            found.push(each(row)?);
+            Ok(())
+        };
+        self.run(statement, args, Mode::Write, Some(&mut each))?;
+        Ok(found)
     }
 
     /// The first row of a writing statement.
@@ -162,18 +203,48 @@ impl Db {
         &self,
         statement: &'static Statement,
         args: &[DatumWithOid<'_>],
-        each: impl FnMut(&Row<'_>) -> Result<R>,
+        each: impl FnMut(&mut Row<'_>) -> Result<R>,
     ) -> Result<Option<R>> {
         Ok(self.write(statement, args, each)?.into_iter().next())
     }
 
     /// Runs a writing statement and says how many rows it touched.
     pub fn execute(&self, statement: &'static Statement, args: &[DatumWithOid<'_>]) -> Result<u64> {
-        must_be_able_to_write()?;
-        Spi::connect_mut(|client| {
-            let plan = self.plan(client, statement, Mode::Write)?;
-            let _planning = Planning::begin(statement);
-            Ok(client.update(&*plan, None, args)?.len() as u64)
+        self.run(statement, args, Mode::Write, None)
+    }
+
+    /// Runs a statement, shows its rows to `each` as the executor makes them, and says how many rows it touched. (SPI's own way
+    /// with rows is to copy them all first, which for a value of a megabyte costs more than finding it.)
+    fn run(
+        &self,
+        statement: &'static Statement,
+        args: &[DatumWithOid<'_>],
+        mode: Mode,
+        each: Option<Each<'_>>,
+    ) -> Result<u64> {
+        if mode == Mode::Write {
+            must_be_able_to_write()?;
+        }
+        Spi::connect(|_| {
+            let plan = self.plan(statement)?;
+            let mut receiver = each.map(Receiver::new);
+            // SAFETY: the plan is kept; the parameters live in SPI's memory until it is closed; the receiver outlives the run.
+            let status = unsafe {
+                let options = pg_sys::SPIExecuteOptions {
+                    params: parameters(args),
+                    read_only: mode == Mode::Read && !has_transaction_id(),
+                    dest: receiver.as_mut().map_or(std::ptr::null_mut(), Receiver::as_dest),
+                    ..Default::default()
+                };
+                let _planning = Planning::begin();
+                pg_sys::SPI_execute_plan_extended(plan, &raw const options)
+            };
+            if let Some(error) = receiver.and_then(|receiver| receiver.failed) {
+                return Err(error);
+            }
+            Spi::check_status(status)?;
+            // SAFETY: set by the call above.
+            Ok(unsafe { pg_sys::SPI_processed })
         })
     }
 
@@ -188,33 +259,53 @@ impl Db {
         quote_identifier(&self.schema)
     }
 
-    fn plan(
-        &self,
-        client: &SpiClient<'_>,
-        statement: &'static Statement,
-        mode: Mode,
-    ) -> Result<Rc<OwnedPreparedStatement>> {
-        let key = (std::ptr::from_ref(statement) as usize, mode);
+    fn plan(&self, statement: &'static Statement) -> Result<pg_sys::SPIPlanPtr> {
+        let key = std::ptr::from_ref(statement) as usize;
         let kept = PLANS.with_borrow_mut(|plans| {
             if plans.schema_oid != self.schema_oid || plans.schema != self.schema {
                 plans.forget();
                 plans.schema_oid = self.schema_oid;
                 plans.schema.clone_from(&self.schema);
             }
-            plans.kept.get(&key).cloned()
+            plans.kept.get(&key).copied()
         });
         if let Some(plan) = kept {
             return Ok(plan);
         }
-        let sql = render(statement.sql, &self.schema);
-        let types: Vec<PgOid> = statement.parameters.iter().map(|oid| PgOid::from(*oid)).collect();
-        let plan = match mode {
-            Mode::Read => client.prepare(sql.as_str(), &types)?,
-            Mode::Write => client.prepare_mut(sql.as_str(), &types)?,
+        let sql = CString::new(render(statement.sql, &self.schema))
+            .map_err(|_| spi::Error::SpiError(spi::SpiErrorCodes::Argument))?;
+        let mut types = statement.parameters.to_vec();
+        // Made once: for an array parameter Postgres would plan each time anew, because it guesses many elements where there are
+        // few.
+        let options = if statement.depends { 0 } else { pg_sys::CURSOR_OPT_GENERIC_PLAN };
+        // SAFETY: SPI is connected; the text and the types are read by the call. Kept, the plan lives as long as the session.
+        let plan = unsafe {
+            let plan = pg_sys::SPI_prepare_cursor(sql.as_ptr(), types.len() as i32, types.as_mut_ptr(), options as i32);
+            if plan.is_null() {
+                Spi::check_status(pg_sys::SPI_result)?;
+            }
+            pg_sys::SPI_keepplan(plan);
+            plan
         };
-        let plan = Rc::new(plan.keep());
-        PLANS.with_borrow_mut(|plans| plans.kept.insert(key, plan.clone()));
+        PLANS.with_borrow_mut(|plans| plans.kept.insert(key, plan));
         Ok(plan)
+    }
+}
+
+/// Parameters for a plan.
+unsafe fn parameters(args: &[DatumWithOid<'_>]) -> pg_sys::ParamListInfo {
+    // SAFETY: the list is made with room for so many.
+    unsafe {
+        let list = pg_sys::makeParamList(args.len() as i32);
+        let slots = (*list).params.as_mut_slice(args.len());
+        for (slot, arg) in slots.iter_mut().zip(args) {
+            let datum = arg.datum();
+            slot.isnull = datum.is_none();
+            slot.value = datum.map_or(pg_sys::Datum::null(), |datum| datum.sans_lifetime());
+            slot.pflags = pg_sys::PARAM_FLAG_CONST as u16;
+            slot.ptype = arg.oid();
+        }
+        list
     }
 }
 
@@ -225,60 +316,106 @@ fn must_be_able_to_write() -> Result<()> {
     if unsafe { pg_sys::RecoveryInProgress() } { Err(Error::standby()) } else { Ok(()) }
 }
 
+/// Whether this transaction has written: then a read takes a snapshot of its own, to see what the same statement wrote.
+fn has_transaction_id() -> bool {
+    // SAFETY: reads the state of the transaction.
+    unsafe { pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
+}
+
 pub fn quote_identifier(name: &str) -> String {
     spi::quote_identifier(name)
 }
 
 /// How a plan is run: with the snapshot of the calling query and no transaction id, or with a snapshot of its own that sees
 /// what was committed, or written by this call, up to now.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Read,
     Write,
 }
 
-/// How plans are made while this lives.
-///
-/// They go by the keys: every statement finds its rows by the beginning of one, but on a table that is still small, or was when
-/// it was analysed, the planner prefers to read it all, and a session would keep that plan while the table grows. And they are
-/// made once: for an array parameter Postgres would plan each time anew, because it guesses many elements where there are few.
-struct Planning(i32);
+type Each<'a> = &'a mut dyn FnMut(&mut Row<'_>) -> Result<()>;
 
-impl Planning {
-    fn begin(statement: &Statement) -> Planning {
-        // SAFETY: opens a level of settings, as a function with a SET clause does. An error rolls it back with the transaction.
-        unsafe {
-            let level = pg_sys::NewGUCNestLevel();
-            set_for_now(c"enable_seqscan", c"off");
-            if !statement.depends {
-                set_for_now(c"plan_cache_mode", c"force_generic_plan");
-            }
-            Planning(level)
-        }
+/// Where the executor sends rows: on to a closure, one by one. What Postgres sees of it is its beginning.
+#[repr(C)]
+struct Receiver<'a> {
+    dest: pg_sys::DestReceiver,
+    each: Each<'a>,
+    failed: Option<Error>,
+    /// For what is unpacked of a row; emptied before the next one.
+    memory: pg_sys::MemoryContext,
+}
+
+impl<'a> Receiver<'a> {
+    fn new(each: Each<'a>) -> Receiver<'a> {
+        let dest = pg_sys::DestReceiver {
+            receiveSlot: Some(receive),
+            rStartup: Some(start_up),
+            rShutdown: Some(do_nothing),
+            rDestroy: Some(do_nothing),
+            // Any but those that SPI knows: these rows go elsewhere.
+            mydest: pg_sys::CommandDest::DestTupleQueue,
+        };
+        Receiver { dest, each, failed: None, memory: std::ptr::null_mut() }
+    }
+
+    fn as_dest(&mut self) -> *mut pg_sys::DestReceiver {
+        (&raw mut *self).cast()
     }
 }
 
-/// Sets a setting until the level ends that was opened last.
-unsafe fn set_for_now(name: &CStr, value: &CStr) {
-    // SAFETY: both are settings that any session may set, to values that they have.
+/// Shows a row to the closure; false, which ends the statement, where that failed.
+#[pg_guard]
+unsafe extern "C-unwind" fn receive(slot: *mut pg_sys::TupleTableSlot, dest: *mut pg_sys::DestReceiver) -> bool {
+    // SAFETY: Postgres passes the receiver that it was given, and a slot with a row. The memory is a child of the statement's.
     unsafe {
-        pg_sys::set_config_option(
-            name.as_ptr(),
-            value.as_ptr(),
-            pg_sys::GucContext::PGC_USERSET,
-            pg_sys::GucSource::PGC_S_SESSION,
-            pg_sys::GucAction::GUC_ACTION_SAVE,
-            true,
-            0,
-            false,
-        );
+        let receiver = &mut *dest.cast::<Receiver<'_>>();
+        if receiver.memory.is_null() {
+            receiver.memory = pg_sys::AllocSetContextCreateInternal(
+                pg_sys::CurrentMemoryContext,
+                c"a row".as_ptr(),
+                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+            );
+        }
+        let before = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = receiver.memory;
+        let shown = (receiver.each)(&mut Row(&mut *slot));
+        pg_sys::CurrentMemoryContext = before;
+        pg_sys::MemoryContextReset(receiver.memory);
+        receiver.failed = shown.err();
+        receiver.failed.is_none()
+    }
+}
+
+unsafe extern "C-unwind" fn start_up(_: *mut pg_sys::DestReceiver, _: i32, _: pg_sys::TupleDesc) {}
+
+unsafe extern "C-unwind" fn do_nothing(_: *mut pg_sys::DestReceiver) {}
+
+/// How plans are made while this lives: they go by the keys. Every statement finds its rows by the beginning of one, but on a table
+/// that is still small, or was when it was analysed, the planner prefers to read it all, and a session would keep that plan
+/// while the table grows. A plan can be made anew whenever it is run, so this is set for each run, and not by
+/// `set_config_option`, which costs as much as a small statement.
+struct Planning {
+    enable_seqscan: bool,
+}
+
+impl Planning {
+    fn begin() -> Planning {
+        // SAFETY: a setting of this session, which has one thread; put back when this is dropped, also while a panic unwinds.
+        unsafe {
+            let planning = Planning { enable_seqscan: pg_sys::enable_seqscan };
+            pg_sys::enable_seqscan = false;
+            planning
+        }
     }
 }
 
 impl Drop for Planning {
     fn drop(&mut self) {
-        // SAFETY: ends the level that was opened; dropped in the opposite order, also while a panic unwinds.
-        unsafe { pg_sys::AtEOXact_GUC(true, self.0) };
+        // SAFETY: as above.
+        unsafe { pg_sys::enable_seqscan = self.enable_seqscan };
     }
 }
 
@@ -287,7 +424,7 @@ impl Drop for Planning {
 struct Plans {
     schema_oid: Oid,
     schema: String,
-    kept: HashMap<(usize, Mode), Rc<OwnedPreparedStatement>>,
+    kept: HashMap<usize, pg_sys::SPIPlanPtr>,
 }
 
 thread_local! {
@@ -299,9 +436,7 @@ impl Plans {
     /// Lets go of all plans without freeing them: this may happen inside a call that still runs one. A session sees it when
     /// the extension is moved or made anew, so what is left behind stays small.
     fn forget(&mut self) {
-        for (_, plan) in self.kept.drain() {
-            std::mem::forget(plan);
-        }
+        self.kept.clear();
     }
 }
 

@@ -67,7 +67,7 @@ pub struct Stored {
 
 impl Stored {
     /// From the columns `seq, msg_id, message::text`.
-    pub fn from_row(thread_id: &str, row: &Row<'_>) -> Result<Stored> {
+    pub fn from_row(thread_id: &str, row: &mut Row<'_>) -> Result<Stored> {
         let text: String = row.must(3)?;
         Ok(Stored { seq: row.must(1)?, msg_id: row.must(2)?, message: parse_stored(thread_id, &text)?, text })
     }

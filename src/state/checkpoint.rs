@@ -6,9 +6,9 @@ use super::head::Head;
 use crate::error::{Error, Result};
 use crate::model::checkpoint_id::{as_uuid6, next_id};
 use crate::model::manifest::{Manifest, ManifestError};
+use crate::random::random_bytes;
 use crate::spi::{BIGINT, BYTES, Db, JSON, Row, Statement, TEXT, TEXTS, json_param, optional_json_param, param};
 use pgrx::datum::TimestampWithTimeZone;
-use pgrx::pg_sys;
 
 /// A checkpoint as it is stored.
 pub struct Checkpoint {
@@ -83,15 +83,14 @@ static MANIFEST: Statement = Statement::new(
 );
 
 impl Checkpoint {
-    pub(super) fn from_row(row: &Row<'_>) -> Result<Checkpoint> {
+    pub(super) fn from_row(row: &mut Row<'_>) -> Result<Checkpoint> {
         let thread_id: String = row.must(1)?;
-        let manifest: Vec<u8> = row.must(6)?;
         Ok(Checkpoint {
             checkpoint_ns: row.must(2)?,
             checkpoint_id: row.must(3)?,
             parent_checkpoint_id: row.get(4)?,
             next: row.must(5)?,
-            manifest: decode_manifest(&thread_id, &manifest)?,
+            manifest: decode_manifest(&thread_id, row.bytes(6)?)?,
             metadata: row.must(7)?,
             folded_into: row.get(8)?,
             created_at: row.get(9)?,
@@ -134,7 +133,7 @@ impl Checkpoint {
 /// The manifest of a checkpoint, under the lock of the head.
 pub fn locked_manifest(db: &Db, ns: Namespace<'_>, checkpoint_id: &str) -> Result<Option<Manifest>> {
     let args = ns.args_with(db, [param(checkpoint_id)]);
-    db.write_one(&MANIFEST, &args, |row| decode_manifest(ns.thread_id, row.must(1)?))
+    db.write_one(&MANIFEST, &args, |row| decode_manifest(ns.thread_id, row.bytes(1)?))
 }
 
 pub(super) fn decode_manifest(thread_id: &str, bytes: &[u8]) -> Result<Manifest> {
@@ -233,12 +232,9 @@ pub fn add(
 
 /// A new UUIDv6 that sorts after `newest_uuid`.
 pub fn new_id(newest_uuid: Option<&str>) -> Result<String> {
-    let mut random = [0_u8; 8];
-    // SAFETY: the buffer has the given length. A false return leaves it as it is: the id is then only less random.
-    unsafe { pg_sys::pg_strong_random(random.as_mut_ptr().cast(), random.len()) };
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let ticks = u64::try_from(since_1970.as_nanos() / 100).unwrap_or(u64::MAX);
-    next_id(ticks, newest_uuid, random).ok_or_else(|| {
+    next_id(ticks, newest_uuid, random_bytes()).ok_or_else(|| {
         Error::limit("no UUIDv6 sorts after those of this thread")
             .detail(format!("The greatest so far is {}.", newest_uuid.unwrap_or_default()))
             .hint("Pass checkpoint_id and choose the order yourself, or begin a new thread.")

@@ -72,13 +72,13 @@ pub fn remove_unreferenced(db: &Db, ns: Namespace<'_>, candidates: Vec<Digest>) 
         return Ok(());
     }
     db.each(&MANIFESTS, &ns.args(db), |row| {
-        for (_, digest) in decode_manifest(ns.thread_id, row.must(1)?)?.stored() {
+        for (_, digest) in decode_manifest(ns.thread_id, row.bytes(1)?)?.stored() {
             unreferenced.remove(&digest);
         }
         Ok(())
     })?;
     db.each(&WRITTEN, &ns.args(db), |row| {
-        unreferenced.remove(row.must::<&[u8]>(1)?);
+        unreferenced.remove(row.bytes(1)?);
         Ok(())
     })?;
     if unreferenced.is_empty() {
@@ -89,11 +89,10 @@ pub fn remove_unreferenced(db: &Db, ns: Namespace<'_>, candidates: Vec<Digest>) 
     let mut live: HashMap<String, Ranges> = logs.into_iter().map(|log| (log, Ranges::default())).collect();
     let logs: Vec<String> = live.keys().cloned().collect();
     db.each(&RECIPES, &ns.args_with(db, [param(logs)]), |row| {
-        let recipe: &[u8] = row.must(2)?;
-        let recipe = Recipe::decode(recipe).ok_or_else(|| {
+        let recipe = Recipe::decode(row.bytes(2)?).ok_or_else(|| {
             Error::corrupted(format!("a recipe of a value of thread \"{}\" is damaged", ns.thread_id))
         })?;
-        if let Some(live) = live.get_mut(row.must::<&str>(1)?) {
+        if let Some(live) = live.get_mut(row.text(1)?) {
             live.extend(recipe.extents());
         }
         Ok(())

@@ -57,7 +57,7 @@ static FIND: Statement = Statement::new(
 );
 
 impl Head {
-    fn from_row(row: &Row<'_>) -> Result<Head> {
+    fn from_row(row: &mut Row<'_>) -> Result<Head> {
         Ok(Head { revision: row.must(1)?, latest_id: row.get(2)?, newest_uuid: row.get(3)? })
     }
 

@@ -102,10 +102,10 @@ fn ckpt_prune(
 fn prune(db: &Db, ns: Namespace<'_>, keep: usize, older_than: Option<Interval>) -> Result<i64> {
     let mut digests: HashMap<String, Vec<Digest>> = HashMap::new();
     let mut nodes = db.write(&CHECKPOINTS, &ns.args_with(db, [param(older_than)]), |row| {
-        let manifest = decode_manifest(ns.thread_id, row.must(3)?)?;
+        let manifest = decode_manifest(ns.thread_id, row.bytes(3)?)?;
         let mut node = Node { id: row.must(1)?, parent: row.get(2)?, too_young: row.must(5)?, ..Node::default() };
         digests.insert(node.id.clone(), manifest.stored().map(|(_, digest)| digest).collect());
-        let declared = declared_delta_channels(row.must(4)?);
+        let declared = declared_delta_channels(row.text(4)?);
         for channel in manifest.channels {
             let declared = declared.contains(&channel.name);
             if channel.place != Place::Absent {
@@ -134,7 +134,7 @@ fn prune(db: &Db, ns: Namespace<'_>, keep: usize, older_than: Option<Interval>) 
     db.execute(&DELETE, &ns.args_with(db, [param(ids.clone())]))?;
     let mut candidates: Vec<Digest> = ids.iter().filter_map(|id| digests.remove(*id)).flatten().collect();
     let written = db.write(&DELETE_WRITES, &ns.args_with(db, [param(ids)]), |row| {
-        row.get::<&[u8]>(1)?.map(values::digest).transpose()
+        row.optional_bytes(1)?.map(values::digest).transpose()
     })?;
     candidates.extend(written.into_iter().flatten());
     remove_unreferenced(db, ns, candidates)?;

@@ -96,46 +96,57 @@ impl<'a> Appender<'a> {
     }
 }
 
-/// The bytes that `pieces` of a log make up; `None` where the log does not have them all.
-pub fn assemble(db: &Db, ns: Namespace<'_>, log: &str, pieces: &[Piece]) -> Result<Option<Vec<u8>>> {
-    let mut out = Vec::with_capacity(pieces.iter().map(Piece::len).sum::<u64>() as usize);
+/// The bytes that `pieces` of a log make up, behind `headroom` zeros for the caller's use; `None` where the log does not have them
+/// all.
+pub fn assemble(db: &Db, ns: Namespace<'_>, log: &str, pieces: &[Piece], headroom: usize) -> Result<Option<Vec<u8>>> {
+    let size = pieces.iter().map(Piece::len).sum::<u64>() as usize;
+    let mut bytes: Vec<u8> = Vec::with_capacity(headroom + size);
+    bytes.resize(headroom, 0);
+    // Not zeroed first, which costs as much as a copy: each byte is written once below, or the value is not complete.
+    let out = &mut bytes.spare_capacity_mut()[..size];
     let mut wanted = Vec::new();
+    let mut at = 0;
     for piece in pieces {
+        let len = piece.len() as usize;
         match piece {
-            Piece::Literal(bytes) => out.extend_from_slice(bytes),
-            Piece::Extent { start, len } => {
-                wanted.push(Wanted { start: *start, end: start + len, at: out.len() });
-                out.resize(out.len() + *len as usize, 0);
+            Piece::Literal(literal) => {
+                out[at..at + len].write_copy_of_slice(literal);
             }
+            Piece::Extent { start, len } => wanted.push(Wanted { start: *start, end: start + len, at }),
         }
+        at += len;
     }
     wanted.sort_by_key(|extent| extent.start);
-    let (Some(first), Some(last)) = (wanted.first(), wanted.iter().map(|extent| extent.end).max()) else {
-        return Ok(Some(out));
-    };
-    let [thread_id, tenant, checkpoint_ns] = ns.args(db);
-    let args = [thread_id, tenant, checkpoint_ns, param(log), param(first.start as i64), param(last as i64)];
     let mut missing: u64 = wanted.iter().map(|extent| extent.end - extent.start).sum();
-    let mut done = 0;
-    db.each(&RANGE, &args, |row| {
-        let (start, data): (i64, &[u8]) = (row.must(1)?, row.must(2)?);
-        let (start, end) = (start as u64, start as u64 + data.len() as u64);
-        // Extents can overlap; those before `done` are behind this segment.
-        for extent in wanted[done..].iter().take_while(|extent| extent.start < end) {
-            let (from, to) = (extent.start.max(start), extent.end.min(end));
-            if from < to {
-                let at = extent.at + (from - extent.start) as usize;
-                out[at..at + (to - from) as usize]
-                    .copy_from_slice(&data[(from - start) as usize..(to - start) as usize]);
-                missing -= to - from;
+    if let (Some(first), Some(last)) = (wanted.first(), wanted.iter().map(|extent| extent.end).max()) {
+        let args = ns.args_with(db, [param(log), param(first.start as i64), param(last as i64)]);
+        let mut done = 0;
+        db.each(&RANGE, &args, |row| {
+            let (start, data) = (row.must::<i64>(1)?, row.bytes(2)?);
+            let (start, end) = (start as u64, start as u64 + data.len() as u64);
+            // Extents can overlap; those before `done` are behind this segment.
+            for extent in wanted[done..].iter().take_while(|extent| extent.start < end) {
+                let (from, to) = (extent.start.max(start), extent.end.min(end));
+                if from < to {
+                    let at = extent.at + (from - extent.start) as usize;
+                    out[at..at + (to - from) as usize]
+                        .write_copy_of_slice(&data[(from - start) as usize..(to - start) as usize]);
+                    missing -= to - from;
+                }
             }
-        }
-        while wanted.get(done).is_some_and(|extent| extent.end <= end) {
-            done += 1;
-        }
-        Ok(())
-    })?;
-    Ok((missing == 0).then_some(out))
+            while wanted.get(done).is_some_and(|extent| extent.end <= end) {
+                done += 1;
+            }
+            Ok(())
+        })?;
+    }
+    if missing > 0 {
+        return Ok(None);
+    }
+    // SAFETY: the literals and the extents are all of it, and no byte of an extent is missing: segments do not overlap, so each
+    // was counted once.
+    unsafe { bytes.set_len(headroom + size) };
+    Ok(Some(bytes))
 }
 
 /// How many of `expected` the log has from `start` on.
@@ -143,7 +154,7 @@ pub fn has_ahead(db: &Db, ns: Namespace<'_>, log: &str, start: u64, expected: &[
     let args = ns.args_with(db, [param(log), param(start as i64), param(start as i64 + expected.len() as i64)]);
     let mut found = 0;
     db.each(&RANGE, &args, |row| {
-        let (at, data): (i64, &[u8]) = (row.must(1)?, row.must(2)?);
+        let (at, data) = (row.must::<i64>(1)?, row.bytes(2)?);
         // The first segment may end where `start` is.
         let here = (at as u64..at as u64 + data.len() as u64).contains(&(start + found as u64));
         if here {

@@ -203,7 +203,7 @@ impl PutTyped<'_> {
         }
         db.each(&NEWEST_FIRST, &self.ns.args(db), |row| {
             if found.len() < wanted.len() {
-                for channel in decode_manifest(self.ns.thread_id, row.must(1)?)?.channels {
+                for channel in decode_manifest(self.ns.thread_id, row.bytes(1)?)?.channels {
                     let is_it = |(name, version): &(&str, &String)| {
                         channel.name == *name && channel.version.as_ref() == Some(*version)
                     };

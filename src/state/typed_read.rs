@@ -1,5 +1,6 @@
 //! `ckpt_get_typed` and `ckpt_list_typed`: checkpoints with their values and pending writes as rows, one value a row, each read
-//! when its row is asked for. So no result is one giant datum, and no more than one value is in memory.
+//! when its row is made. So no result is one giant datum, and no more than one value is in this session's memory. The functions
+//! are declared in `sql/typed_read.sql`.
 
 use super::Namespace;
 use super::checkpoint::Checkpoint;
@@ -9,62 +10,25 @@ use super::writes::stored_tasks;
 use crate::args;
 use crate::error::{Error, Result};
 use crate::json_types::{JsonResult, JsonbText};
-use crate::model::manifest::{Channel, Digest, Place};
-use crate::model::writes::Write;
+use crate::model::manifest::{Digest, Place};
+use crate::row_sink::{HEADROOM, RowSink, bytea_datum, datum};
 use crate::spi::Db;
+use pgrx::pg_sys::Datum;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
-use std::collections::{HashMap, VecDeque};
-
-type TypedRow = (
-    name!(kind, &'static str),
-    name!(thread_id, String),
-    name!(checkpoint_ns, String),
-    name!(checkpoint_id, String),
-    name!(parent_checkpoint_id, Option<String>),
-    name!(checkpoint, Option<JsonResult>),
-    name!(metadata, Option<JsonResult>),
-    name!(created_at, Option<TimestampWithTimeZone>),
-    name!(task_id, Option<String>),
-    name!(task_path, Option<String>),
-    name!(idx, Option<i32>),
-    name!(channel, Option<String>),
-    name!(version, Option<JsonResult>),
-    name!(value_type, Option<String>),
-    name!(value, Option<Vec<u8>>),
-);
+use std::collections::HashMap;
 
 /// A checkpoint (the latest by default) as rows: one of kind `checkpoint`, then one per `channel`, then one per pending `write`.
 /// No rows where there is no such checkpoint.
-#[pg_extern(stable, parallel_safe)]
+///
+/// Errors: 22004, 22023 for arguments; XX001 a stored value is missing or damaged.
+#[pg_extern(sql = false)]
 fn ckpt_get_typed(
     fcinfo: pg_sys::FunctionCallInfo,
     thread_id: Option<&str>,
-    checkpoint_ns: default!(Option<&str>, "''"),
-    checkpoint_id: default!(Option<&str>, "NULL"),
-) -> std::result::Result<
-    TableIterator<
-        'static,
-        (
-            name!(kind, &'static str),
-            name!(thread_id, String),
-            name!(checkpoint_ns, String),
-            name!(checkpoint_id, String),
-            name!(parent_checkpoint_id, Option<String>),
-            name!(checkpoint, Option<JsonResult>),
-            name!(metadata, Option<JsonResult>),
-            name!(created_at, Option<TimestampWithTimeZone>),
-            name!(task_id, Option<String>),
-            name!(task_path, Option<String>),
-            name!(idx, Option<i32>),
-            name!(channel, Option<String>),
-            name!(version, Option<JsonResult>),
-            name!(value_type, Option<String>),
-            name!(value, Option<Vec<u8>>),
-        ),
-    >,
-    ErrorReport,
-> {
+    checkpoint_ns: Option<&str>,
+    checkpoint_id: Option<&str>,
+) -> std::result::Result<(), ErrorReport> {
     let ns = Namespace::of_args(thread_id, checkpoint_ns)?;
     let checkpoint_id = checkpoint_id.map(|id| args::name("checkpoint_id", Some(id))).transpose()?;
     let db = Db::of_call(fcinfo)?;
@@ -72,166 +36,135 @@ fn ckpt_get_typed(
         Some(id) => Checkpoint::find(&db, ns, id)?,
         None => Checkpoint::latest(&db, ns)?,
     };
-    Ok(TableIterator::new(Rows::of(db, found.into_iter().collect())))
+    Ok(send(&db, fcinfo, found)?)
 }
 
 /// Checkpoints across threads and namespaces, by id descending, each as the rows of `ckpt_get_typed`.
-#[pg_extern(stable, parallel_safe)]
+///
+/// Errors: 22023 for arguments; XX001 a stored value is missing or damaged.
+#[pg_extern(sql = false)]
 fn ckpt_list_typed(
     fcinfo: pg_sys::FunctionCallInfo,
-    thread_id: default!(Option<&str>, "NULL"),
-    checkpoint_ns: default!(Option<&str>, "NULL"),
-    filter: default!(Option<JsonbText>, "NULL"),
-    before: default!(Option<&str>, "NULL"),
-    max_rows: default!(Option<i32>, "NULL"),
-) -> std::result::Result<
-    TableIterator<
-        'static,
-        (
-            name!(kind, &'static str),
-            name!(thread_id, String),
-            name!(checkpoint_ns, String),
-            name!(checkpoint_id, String),
-            name!(parent_checkpoint_id, Option<String>),
-            name!(checkpoint, Option<JsonResult>),
-            name!(metadata, Option<JsonResult>),
-            name!(created_at, Option<TimestampWithTimeZone>),
-            name!(task_id, Option<String>),
-            name!(task_path, Option<String>),
-            name!(idx, Option<i32>),
-            name!(channel, Option<String>),
-            name!(version, Option<JsonResult>),
-            name!(value_type, Option<String>),
-            name!(value, Option<Vec<u8>>),
-        ),
-    >,
-    ErrorReport,
-> {
+    thread_id: Option<&str>,
+    checkpoint_ns: Option<&str>,
+    filter: Option<JsonbText>,
+    before: Option<&str>,
+    max_rows: Option<i32>,
+) -> std::result::Result<(), ErrorReport> {
     let list = List::of_args(thread_id, checkpoint_ns, filter, before, max_rows)?;
     let db = Db::of_call(fcinfo)?;
     let found = list.run(&db)?;
-    Ok(TableIterator::new(Rows::of(db, found)))
+    Ok(send(&db, fcinfo, found)?)
 }
 
-/// The rows of checkpoints, made one by one.
-struct Rows {
-    db: Db,
-    checkpoints: std::vec::IntoIter<Checkpoint>,
-    current: Option<Current>,
+fn send(db: &Db, fcinfo: pg_sys::FunctionCallInfo, checkpoints: impl IntoIterator<Item = Checkpoint>) -> Result<()> {
+    let mut sink = RowSink::of_call(fcinfo);
+    checkpoints.into_iter().try_for_each(|checkpoint| Rows { db, checkpoint: &checkpoint }.send(&mut sink))
 }
 
-/// What is still to come of the checkpoint whose row was given last.
-struct Current {
-    thread_id: String,
-    checkpoint_ns: String,
-    checkpoint_id: String,
-    parts: VecDeque<Part>,
-    stored: HashMap<Digest, Stored>,
+/// What a row has beside the names of its checkpoint.
+#[derive(Default)]
+struct Columns {
+    parent_checkpoint_id: Option<Datum>,
+    checkpoint: Option<Datum>,
+    metadata: Option<Datum>,
+    created_at: Option<Datum>,
+    task_id: Option<Datum>,
+    task_path: Option<Datum>,
+    idx: Option<Datum>,
+    channel: Option<Datum>,
+    version: Option<Datum>,
+    value_type: Option<Datum>,
+    value: Option<Datum>,
 }
 
-enum Part {
-    Channel(Channel),
-    Write { task_id: String, task_path: String, write: Write<'static> },
+/// The rows of a checkpoint.
+struct Rows<'a> {
+    db: &'a Db,
+    checkpoint: &'a Checkpoint,
 }
 
-impl Rows {
-    fn of(db: Db, checkpoints: Vec<Checkpoint>) -> Rows {
-        Rows { db, checkpoints: checkpoints.into_iter(), current: None }
-    }
-
-    fn next_row(&mut self) -> Result<Option<TypedRow>> {
-        if let Some(current) = &mut self.current
-            && let Some(part) = current.parts.pop_front()
-        {
-            return Ok(Some(current.row(&self.db, part)?));
+impl Rows<'_> {
+    fn send(&self, sink: &mut RowSink) -> Result<()> {
+        let Checkpoint { manifest, checkpoint_id, .. } = self.checkpoint;
+        let ns = self.checkpoint.namespace();
+        let tasks = stored_tasks(self.db, ns, checkpoint_id)?;
+        let written = tasks.iter().flat_map(|task| &task.rows).filter_map(|write| write.digest);
+        let digests = manifest.stored().map(|(_, digest)| digest).chain(written).collect();
+        let stored = values::recipes(self.db, ns, digests)?;
+        self.row(sink, "checkpoint", || Columns {
+            parent_checkpoint_id: datum(self.checkpoint.parent_checkpoint_id.as_deref()),
+            checkpoint: datum(self.checkpoint.body.clone().map(JsonResult)),
+            metadata: datum(JsonResult(self.checkpoint.metadata.clone())),
+            created_at: datum(self.checkpoint.created_at),
+            ..Columns::default()
+        });
+        for channel in &manifest.channels {
+            let mut value = match &channel.place {
+                Place::Absent => None,
+                Place::Inline(bytes) => Some(with_headroom(bytes)),
+                Place::Stored { digest, .. } => Some(self.read(&stored, digest, &channel.name)?),
+            };
+            self.row(sink, "channel", || Columns {
+                channel: datum(channel.name.as_str()),
+                version: datum(channel.version.clone().map(JsonResult)),
+                value_type: datum(channel.value_type.as_str()),
+                value: value.as_deref_mut().map(bytea_datum),
+                ..Columns::default()
+            });
         }
-        let Some(checkpoint) = self.checkpoints.next() else {
-            return Ok(None);
-        };
-        let mut parts = VecDeque::new();
-        for task in stored_tasks(&self.db, checkpoint.namespace(), &checkpoint.checkpoint_id)? {
-            for write in task.rows.into_iter().filter(|write| !write.is_mark()) {
-                parts.push_back(Part::Write {
-                    task_id: task.task_id.clone(),
-                    task_path: task.task_path.clone(),
-                    write,
-                });
-            }
-        }
-        let ns = checkpoint.namespace();
-        let mut digests: Vec<Digest> = checkpoint.manifest.stored().map(|(_, digest)| digest).collect();
-        digests.extend(parts.iter().filter_map(|part| match part {
-            Part::Write { write, .. } => write.digest,
-            Part::Channel(_) => None,
-        }));
-        let stored = values::recipes(&self.db, ns, digests)?;
-        for channel in checkpoint.manifest.channels.into_iter().rev() {
-            parts.push_front(Part::Channel(channel));
-        }
-        let current = Current {
-            thread_id: checkpoint.thread_id,
-            checkpoint_ns: checkpoint.checkpoint_ns,
-            checkpoint_id: checkpoint.checkpoint_id,
-            parts,
-            stored,
-        };
-        let mut row = current.blank("checkpoint");
-        row.4 = checkpoint.parent_checkpoint_id;
-        row.5 = checkpoint.body.map(JsonResult);
-        row.6 = Some(JsonResult(checkpoint.metadata));
-        row.7 = checkpoint.created_at;
-        self.current = Some(current);
-        Ok(Some(row))
-    }
-}
-
-impl Current {
-    fn blank(&self, kind: &'static str) -> TypedRow {
-        let (thread_id, ns, id) = (self.thread_id.clone(), self.checkpoint_ns.clone(), self.checkpoint_id.clone());
-        (kind, thread_id, ns, id, None, None, None, None, None, None, None, None, None, None, None)
-    }
-
-    fn row(&self, db: &Db, part: Part) -> Result<TypedRow> {
-        Ok(match part {
-            Part::Channel(channel) => {
-                let mut row = self.blank("channel");
-                row.14 = match channel.place {
-                    Place::Absent => None,
-                    Place::Inline(bytes) => Some(bytes),
-                    Place::Stored { digest, .. } => Some(self.read(db, &digest, &channel.name)?),
+        for task in &tasks {
+            for write in task.rows.iter().filter(|write| !write.is_mark()) {
+                let mut value = match &write.digest {
+                    Some(digest) => self.read(&stored, digest, &write.channel)?,
+                    None => with_headroom(&write.value),
                 };
-                (row.11, row.12, row.13) =
-                    (Some(channel.name), channel.version.map(JsonResult), Some(channel.value_type));
-                row
-            }
-            Part::Write { task_id, task_path, write } => {
-                let mut row = self.blank("write");
-                (row.8, row.9, row.10) = (Some(task_id), Some(task_path), Some(write.idx));
-                row.14 = Some(match write.digest {
-                    Some(digest) => self.read(db, &digest, &write.channel)?,
-                    None => write.value.into_owned(),
+                self.row(sink, "write", || Columns {
+                    task_id: datum(task.task_id.as_str()),
+                    task_path: datum(task.task_path.as_str()),
+                    idx: datum(write.idx),
+                    channel: datum(write.channel.as_str()),
+                    value_type: datum(write.value_type.as_str()),
+                    value: Some(bytea_datum(&mut value)),
+                    ..Columns::default()
                 });
-                (row.11, row.13) = (Some(write.channel), Some(write.value_type));
-                row
             }
-        })
+        }
+        Ok(())
     }
 
-    fn read(&self, db: &Db, digest: &Digest, channel: &str) -> Result<Vec<u8>> {
-        let ns = Namespace { thread_id: &self.thread_id, checkpoint_ns: &self.checkpoint_ns };
-        values::read(db, ns, digest, self.stored.get(digest))?
-            .ok_or_else(|| Error::damaged(channel, &self.checkpoint_id, &self.thread_id))
+    /// Adds a row, in the order of the columns in `sql/typed_read.sql`.
+    fn row(&self, sink: &mut RowSink, kind: &str, columns: impl FnOnce() -> Columns) {
+        check_for_interrupts!();
+        sink.put(|| {
+            let of_kind = columns();
+            [
+                datum(kind),
+                datum(self.checkpoint.thread_id.as_str()),
+                datum(self.checkpoint.checkpoint_ns.as_str()),
+                datum(self.checkpoint.checkpoint_id.as_str()),
+                of_kind.parent_checkpoint_id,
+                of_kind.checkpoint,
+                of_kind.metadata,
+                of_kind.created_at,
+                of_kind.task_id,
+                of_kind.task_path,
+                of_kind.idx,
+                of_kind.channel,
+                of_kind.version,
+                of_kind.value_type,
+                of_kind.value,
+            ]
+        });
+    }
+
+    /// The bytes of a large value, behind [`HEADROOM`].
+    fn read(&self, stored: &HashMap<Digest, Stored>, digest: &Digest, channel: &str) -> Result<Vec<u8>> {
+        values::read(self.db, self.checkpoint.namespace(), digest, stored.get(digest), HEADROOM)?
+            .ok_or_else(|| Error::damaged(channel, &self.checkpoint.checkpoint_id, &self.checkpoint.thread_id))
     }
 }
 
-impl Iterator for Rows {
-    type Item = TypedRow;
-
-    fn next(&mut self) -> Option<TypedRow> {
-        self.next_row().unwrap_or_else(|error| {
-            // A row cannot be an error: it is raised here, in the place of the next row.
-            ErrorReport::from(error).report(PgLogLevel::ERROR);
-            None
-        })
-    }
+fn with_headroom(bytes: &[u8]) -> Vec<u8> {
+    [&[0; HEADROOM], bytes].concat()
 }

@@ -157,7 +157,7 @@ impl<'a> New<'a> {
             return Ok((&before.log, plan.found_ahead(found)));
         }
         if Plan::worth_comparing(&before.recipe, &value)
-            && let Some(bytes) = assemble(db, ns, &before.log, &before.recipe.pieces)?
+            && let Some(bytes) = assemble(db, ns, &before.log, &before.recipe.pieces, 0)?
             && let Some(plan) = Plan::difference(value.clone(), &before.recipe, &bytes)
         {
             return Ok((&before.log, plan));
@@ -274,7 +274,7 @@ fn known<'d>(db: &Db, ns: Namespace<'_>, digests: impl Iterator<Item = &'d Diges
         return Ok(HashSet::new());
     }
     let [thread_id, tenant, checkpoint_ns] = ns.args(db);
-    let known = db.write(&KNOWN, &[thread_id, tenant, checkpoint_ns, param(digests)], |row| digest(row.must(1)?))?;
+    let known = db.write(&KNOWN, &[thread_id, tenant, checkpoint_ns, param(digests)], |row| digest(row.bytes(1)?))?;
     Ok(known.into_iter().collect())
 }
 
@@ -291,21 +291,27 @@ pub fn recipes(db: &Db, ns: Namespace<'_>, digests: Vec<Digest>) -> Result<HashM
     let digests: Vec<&[u8]> = digests.iter().map(Digest::as_slice).collect();
     let mut stored = HashMap::new();
     db.each(&RECIPES, &[thread_id, tenant, checkpoint_ns, param(digests)], |row| {
-        let recipe: &[u8] = row.must(3)?;
-        if let Some(recipe) = Recipe::decode(recipe) {
-            stored.insert(digest(row.must(1)?)?, Stored { log: row.must(2)?, recipe });
+        if let Some(recipe) = Recipe::decode(row.bytes(3)?) {
+            stored.insert(digest(row.bytes(1)?)?, Stored { log: row.must(2)?, recipe });
         }
         Ok(())
     })?;
     Ok(stored)
 }
 
-/// The bytes of a stored value, checked against its digest; `None` where they are damaged or not there.
-pub fn read(db: &Db, ns: Namespace<'_>, expected: &Digest, stored: Option<&Stored>) -> Result<Option<Vec<u8>>> {
+/// The bytes of a stored value behind `headroom` zeros, checked against its digest; `None` where they are damaged or not there.
+pub fn read(
+    db: &Db,
+    ns: Namespace<'_>,
+    expected: &Digest,
+    stored: Option<&Stored>,
+    headroom: usize,
+) -> Result<Option<Vec<u8>>> {
     let Some(Stored { log, recipe }) = stored else {
         return Ok(None);
     };
-    let bytes = assemble(db, ns, log, &recipe.pieces)?.filter(|bytes| {
+    let bytes = assemble(db, ns, log, &recipe.pieces, headroom)?.filter(|bytes| {
+        let bytes = &bytes[headroom..];
         let body = recipe.body();
         let (head, body, tail) = (
             &bytes[..body.start as usize],
@@ -329,7 +335,7 @@ pub fn grow(db: &Db, ns: Namespace<'_>, channel: &Channel, elements: &str) -> Re
     let Some(growing) = Growing::of(&recipe) else {
         return Ok(None);
     };
-    let open = assemble(db, ns, &log, &recipe.slice(growing.open()))?;
+    let open = assemble(db, ns, &log, &recipe.slice(growing.open()), 0)?;
     let Some(open) = open else {
         return Ok(None);
     };
@@ -360,7 +366,7 @@ pub fn load<'m>(
         let bytes = match &channel.place {
             Place::Absent => continue,
             Place::Inline(bytes) => bytes.clone(),
-            Place::Stored { digest, .. } => read(db, ns, digest, stored.get(digest))?
+            Place::Stored { digest, .. } => read(db, ns, digest, stored.get(digest), 0)?
                 .ok_or_else(|| Error::damaged(&channel.name, &checkpoint.checkpoint_id, &checkpoint.thread_id))?,
         };
         values.push((channel, bytes));

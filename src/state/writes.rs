@@ -64,8 +64,8 @@ static STORE: Statement = Statement::new(
     &[TEXT, TEXT, TEXT, TEXT, TEXT, BIGINT, TEXT, INTS, TEXTS, TEXTS, BYTESES, BYTESES],
 );
 
-fn read_write(row: &Row<'_>) -> Result<TaskWrite> {
-    let digest = row.get::<&[u8]>(8)?.map(values::digest).transpose()?;
+fn read_write(row: &mut Row<'_>) -> Result<TaskWrite> {
+    let digest = row.optional_bytes(8)?.map(values::digest).transpose()?;
     let value = row.get::<Vec<u8>>(7)?.unwrap_or_default().into();
     let write = Write { idx: row.must(4)?, channel: row.must(5)?, value_type: row.must(6)?, value, digest };
     Ok(TaskWrite { task_id: row.must(1)?, task_path: row.must(2)?, epoch: row.must(3)?, write })
@@ -89,7 +89,7 @@ pub fn load_large(db: &Db, ns: Namespace<'_>, checkpoint_id: &str, rows: Vec<&mu
     let stored = values::recipes(db, ns, rows.iter().filter_map(|row| row.digest).collect())?;
     for row in rows {
         if let Some(digest) = &row.digest {
-            let value = values::read(db, ns, digest, stored.get(digest))?
+            let value = values::read(db, ns, digest, stored.get(digest), 0)?
                 .ok_or_else(|| Error::damaged(&row.channel, checkpoint_id, ns.thread_id))?;
             row.value = value.into();
         }
