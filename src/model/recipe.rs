@@ -38,6 +38,14 @@ impl Piece {
             Piece::Extent { len, .. } => *len,
         }
     }
+
+    /// The stretch of the log, where it is one.
+    pub fn extent(&self) -> Option<Range<u64>> {
+        match self {
+            Piece::Extent { start, len } => Some(*start..*start + *len),
+            Piece::Literal(_) => None,
+        }
+    }
 }
 
 /// Appends a piece, joined with the last one where they touch.
@@ -75,10 +83,7 @@ impl Recipe {
 
     /// The stretches of the log, in the order of the value.
     pub fn extents(&self) -> impl Iterator<Item = Range<u64>> {
-        self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Extent { start, len } => Some(*start..*start + *len),
-            Piece::Literal(_) => None,
-        })
+        self.pieces.iter().filter_map(Piece::extent)
     }
 
     /// The pieces that make up a part of the value.

@@ -4,8 +4,9 @@ use super::Namespace;
 use super::checkpoint::{Checkpoint, Content, add};
 use super::head::Head;
 use super::put::metadata_filter;
-use super::values::{Given, grow, load_json};
-use super::writes::tasks_of;
+use super::reader::Reader;
+use super::values::Given;
+use super::writes::{large_of, load_large, stored_tasks};
 use crate::args;
 use crate::error::{Error, Result};
 use crate::json::{Shallow, unquote};
@@ -14,6 +15,7 @@ use crate::model::fold::{FoldError, Task, appended, finished, fold, written_chan
 use crate::model::growth::Grown;
 use crate::model::manifest::JSON;
 use crate::model::reducer::{MAX_DIGITS, ReduceError, Reducer, Whose};
+use crate::model::writes::Write;
 use crate::spi::{Db, Statement, TEXT, param};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -64,12 +66,15 @@ static MARK_FOLDED: Statement = Statement::new(
 impl Apply<'_> {
     fn run(&self, db: &Db) -> Result<String> {
         let metadata_filter = metadata_filter(self.metadata)?;
-        let mut head = Head::lock(db, self.ns)?;
+        let mut head = Head::lock_existing(db, self.ns)?
+            .ok_or_else(|| Error::no_thread(self.ns.thread_id, self.ns.checkpoint_ns))?;
         let base = self.base(db, &head)?;
         if let Some(folded_into) = base.folded_into {
             return Ok(folded_into);
         }
-        let tasks = tasks_of(db, self.ns, &base.checkpoint_id)?;
+        let mut tasks = stored_tasks(db, self.ns, &base.checkpoint_id)?;
+        let reader = self.reader(db, &base, &tasks)?;
+        load_large(&reader, self.ns, &base.checkpoint_id, tasks.iter_mut().flat_map(|task| &mut task.rows))?;
         let required = self.tasks.as_deref().unwrap_or(&base.next);
         let finished = match finished(&tasks, required) {
             Ok(finished) => finished,
@@ -79,8 +84,8 @@ impl Apply<'_> {
         if finished.is_empty() {
             return Ok(base.checkpoint_id);
         }
-        let mut grown = self.grow(db, &base, &finished)?;
-        let folded = self.fold(db, &base, &tasks, &finished, &grown)?;
+        let mut grown = self.grow(&reader, &base, &finished)?;
+        let folded = self.fold(&reader, &base, &tasks, &finished, &grown)?;
         let total = folded.values().map(|value| value.len() as u64).max().unwrap_or_default();
         args::check_result_size("the value of a channel", total)?;
         let values = folded_values(&base, &finished, &folded, &mut grown).hash(db, self.ns, Some(&base.manifest))?;
@@ -123,13 +128,36 @@ impl Apply<'_> {
         Ok(base)
     }
 
+    /// What the fold may have to read: large values of the writes, and of the channels that they change.
+    fn reader<'d>(&'d self, db: &'d Db, base: &Checkpoint, tasks: &[Task]) -> Result<Reader<'d>> {
+        let writes: Vec<&Write<'_>> = tasks.iter().flat_map(|task| &task.rows).collect();
+        let reduced = |name: &str| {
+            let reducer = self.reducers.get(name);
+            reducer.is_some_and(|reducer| *reducer != Reducer::Replace)
+                && writes.iter().any(|write| write.channel == name)
+        };
+        let channels = base.manifest.channels.iter().filter(|channel| reduced(&channel.name));
+        let values = channels.clone().filter_map(|channel| channel.place.digest());
+        let mut reader = Reader::new(db, self.ns, values.chain(large_of(tasks)))?;
+        for channel in channels.filter(|channel| self.reducers.get(&channel.name) == Some(&Reducer::Append)) {
+            let writes = writes.iter().filter(|write| write.channel == channel.name);
+            reader.keep_open_end(channel, writes.filter_map(|write| write.digest))?;
+        }
+        Ok(reader)
+    }
+
     /// The lists that are only appended to, and large: those are not read.
-    fn grow(&self, db: &Db, base: &Checkpoint, finished: &[&Task]) -> Result<HashMap<String, (String, Grown)>> {
+    fn grow(
+        &self,
+        reader: &Reader<'_>,
+        base: &Checkpoint,
+        finished: &[&Task],
+    ) -> Result<HashMap<String, (String, Grown)>> {
         let mut grown = HashMap::new();
         for channel in &base.manifest.channels {
             if channel.place.digest().is_some()
                 && let Some(elements) = appended(finished, &self.reducers, &channel.name)
-                && let Some(list) = grow(db, self.ns, channel, &elements)?
+                && let Some(list) = reader.grow(channel, &elements)?
             {
                 grown.insert(channel.name.clone(), list);
             }
@@ -140,7 +168,7 @@ impl Apply<'_> {
     /// The values that the written channels get, but for those that have grown. Only those that are not simply replaced are read.
     fn fold(
         &self,
-        db: &Db,
+        reader: &Reader<'_>,
         base: &Checkpoint,
         tasks: &[Task],
         finished: &[&Task],
@@ -151,7 +179,7 @@ impl Apply<'_> {
         let needs_value = |name: &str| {
             written.contains(name) && self.reducers.get(name).is_some_and(|reducer| *reducer != Reducer::Replace)
         };
-        let current = load_json(db, base, needs_value)?;
+        let current = reader.load_json(base, needs_value)?;
         let current = current.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         fold(&base.checkpoint_id, finished, &self.reducers, &current, |channel| !grown.contains_key(channel))
             .map_err(|error| self.fold_error(&base.checkpoint_id, tasks, error))

@@ -21,35 +21,47 @@ pub struct Checkpoint {
     /// What a framework keeps of its checkpoint beside the channels, as JSON; none in a JSON state.
     pub body: Option<String>,
     pub metadata: String,
+    /// Only counted where it is shown.
     pub pending_writes: i32,
     pub folded_into: Option<String>,
     pub created_at: Option<TimestampWithTimeZone>,
 }
 
-/// The columns that [`Checkpoint::from_row`] reads, of a table called `c`.
+/// The columns that [`Checkpoint::from_row`] reads, of a table called `c`; with the number of pending writes, or 0 in its place.
 macro_rules! checkpoint_columns {
+    ($count:literal) => {
+        concat!(
+            "c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.next, c.manifest,
+             c.metadata::pg_catalog.text, c.folded_into, c.created_at, c.body::pg_catalog.text, ",
+            $count
+        )
+    };
+    (counted) => {
+        checkpoint_columns!(
+            "(SELECT pg_catalog.count(*) FROM @s.checkpoint_writes w
+              WHERE w.thread_id @= c.thread_id AND w.tenant @= c.tenant AND w.checkpoint_ns @= c.checkpoint_ns
+                AND w.checkpoint_id @= c.checkpoint_id AND c.folded_into IS NULL)::pg_catalog.int4"
+        )
+    };
     () => {
-        "c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.next, c.manifest,
-         c.metadata::pg_catalog.text, c.folded_into, c.created_at,
-         (SELECT pg_catalog.count(*) FROM @s.checkpoint_writes w
-          WHERE w.thread_id @= c.thread_id AND w.tenant @= c.tenant AND w.checkpoint_ns @= c.checkpoint_ns
-            AND w.checkpoint_id @= c.checkpoint_id AND c.folded_into IS NULL)::pg_catalog.int4,
-         c.body::pg_catalog.text"
+        checkpoint_columns!("0")
     };
 }
 pub(super) use checkpoint_columns;
 
-static LATEST: Statement = Statement::new(
-    concat!(
-        "SELECT ",
-        checkpoint_columns!(),
+macro_rules! latest {
+    () => {
         " FROM @s.checkpoints c
          WHERE c.thread_id @= $1 AND c.tenant @= $2 AND c.checkpoint_ns @= $3
            AND c.checkpoint_id @= (SELECT h.latest_id FROM @s.checkpoint_heads h
                                    WHERE h.thread_id @= $1 AND h.tenant @= $2 AND h.checkpoint_ns @= $3)"
-    ),
-    &[TEXT, TEXT, TEXT],
-);
+    };
+}
+
+static LATEST: Statement = Statement::new(concat!("SELECT ", checkpoint_columns!(), latest!()), &[TEXT, TEXT, TEXT]);
+
+static LATEST_COUNTED: Statement =
+    Statement::new(concat!("SELECT ", checkpoint_columns!(counted), latest!()), &[TEXT, TEXT, TEXT]);
 
 static BY_ID: Statement = Statement::new(
     concat!(
@@ -94,8 +106,8 @@ impl Checkpoint {
             metadata: row.must(7)?,
             folded_into: row.get(8)?,
             created_at: row.get(9)?,
-            pending_writes: row.must(10)?,
-            body: row.get(11)?,
+            pending_writes: row.must(11)?,
+            body: row.get(10)?,
             thread_id,
         })
     }
@@ -107,6 +119,11 @@ impl Checkpoint {
     /// The latest checkpoint of a namespace.
     pub fn latest(db: &Db, ns: Namespace<'_>) -> Result<Option<Checkpoint>> {
         db.read_one(&LATEST, &ns.args(db), Checkpoint::from_row)
+    }
+
+    /// The same with the number of its pending writes.
+    pub fn latest_counted(db: &Db, ns: Namespace<'_>) -> Result<Option<Checkpoint>> {
+        db.read_one(&LATEST_COUNTED, &ns.args(db), Checkpoint::from_row)
     }
 
     /// The checkpoint with this id.

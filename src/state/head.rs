@@ -2,7 +2,7 @@
 
 use super::Namespace;
 use crate::error::Result;
-use crate::spi::{BOOL, Db, Row, Statement, TEXT, param};
+use crate::spi::{BIGINT, BOOL, Db, Row, Statement, TEXT, param};
 
 pub struct Head {
     /// The number of this change, which gives a checkpoint its place in the order of acceptance.
@@ -36,9 +36,17 @@ static ADVANCE: Statement = Statement::new(
 );
 
 static MOVE: Statement = Statement::new(
-    "UPDATE @s.checkpoint_heads AS h SET latest_id = $4, newest_uuid = $5
+    "UPDATE @s.checkpoint_heads AS h SET latest_id = $4, newest_uuid = $5, revision = $6
      WHERE h.thread_id @= $1 AND h.tenant @= $2 AND h.checkpoint_ns @= $3",
-    &[TEXT, TEXT, TEXT, TEXT, TEXT],
+    &[TEXT, TEXT, TEXT, TEXT, TEXT, BIGINT],
+);
+
+// For one who may find nothing to change.
+static LOCK_EXISTING: Statement = Statement::new(
+    "SELECT h.revision, h.latest_id, h.newest_uuid FROM @s.checkpoint_heads h
+     WHERE h.thread_id @= $1 AND h.tenant @= $2 AND h.checkpoint_ns @= $3
+     FOR UPDATE",
+    &[TEXT, TEXT, TEXT],
 );
 
 // In the order of the namespaces, so that two of these cannot wait for each other.
@@ -67,6 +75,12 @@ impl Head {
         Ok(head.unwrap_or(Head { revision: 1, latest_id: None, newest_uuid: None }))
     }
 
+    /// Locks the head where there is one, for a change that [`Head::save`] will write down: it has the next revision.
+    pub fn lock_existing(db: &Db, ns: Namespace<'_>) -> Result<Option<Head>> {
+        let head = db.write_one(&LOCK_EXISTING, &ns.args(db), Head::from_row)?;
+        Ok(head.map(|head| Head { revision: head.revision + 1, ..head }))
+    }
+
     /// Locks the head and moves it to a new checkpoint, whose parent is the latest or `parent`, in one statement. Gives the head
     /// as it was before; `None` where `uuid` must be the newest and is not (the lock is held then too).
     pub fn advance(
@@ -93,7 +107,8 @@ impl Head {
 
     /// Writes down another latest checkpoint and the greatest UUIDv6 seen.
     pub fn save(&self, db: &Db, ns: Namespace<'_>) -> Result<()> {
-        let args = ns.args_with(db, [param(self.latest_id.as_deref()), param(self.newest_uuid.as_deref())]);
+        let moved = [param(self.latest_id.as_deref()), param(self.newest_uuid.as_deref()), param(self.revision)];
+        let args = ns.args_with(db, moved);
         db.execute(&MOVE, &args)?;
         Ok(())
     }

@@ -14,6 +14,7 @@ mod head;
 mod prune;
 mod put;
 mod read;
+mod reader;
 mod segments;
 mod typed;
 mod typed_read;

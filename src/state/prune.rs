@@ -4,7 +4,7 @@ use super::Namespace;
 use super::checkpoint::decode_manifest;
 use super::collect::remove_unreferenced;
 use super::head::Head;
-use super::values;
+use super::reader;
 use crate::args;
 use crate::error::{Error, Result};
 use crate::json::{Shallow, shallow};
@@ -134,7 +134,7 @@ fn prune(db: &Db, ns: Namespace<'_>, keep: usize, older_than: Option<Interval>) 
     db.execute(&DELETE, &ns.args_with(db, [param(ids.clone())]))?;
     let mut candidates: Vec<Digest> = ids.iter().filter_map(|id| digests.remove(*id)).flatten().collect();
     let written = db.write(&DELETE_WRITES, &ns.args_with(db, [param(ids)]), |row| {
-        row.optional_bytes(1)?.map(values::digest).transpose()
+        row.optional_bytes(1)?.map(reader::digest).transpose()
     })?;
     candidates.extend(written.into_iter().flatten());
     remove_unreferenced(db, ns, candidates)?;

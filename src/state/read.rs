@@ -3,7 +3,7 @@
 use super::Namespace;
 use super::checkpoint::{Checkpoint, checkpoint_columns};
 use super::head::Head;
-use super::values::load_json;
+use super::reader::Reader;
 use crate::args;
 use crate::error::Result;
 use crate::json::quote;
@@ -60,7 +60,7 @@ fn ckpt_latest(
     >,
     ErrorReport,
 > {
-    let latest = Checkpoint::latest(&Db::of_call(fcinfo)?, Namespace::of_args(thread_id, checkpoint_ns)?)?;
+    let latest = Checkpoint::latest_counted(&Db::of_call(fcinfo)?, Namespace::of_args(thread_id, checkpoint_ns)?)?;
     Ok(TableIterator::new(latest.into_iter().map(|checkpoint| {
         let (_, _, id, parent, next, channels, metadata, pending, created) = columns(checkpoint);
         (id, parent, next, channels, metadata, pending, created)
@@ -83,7 +83,8 @@ fn ckpt_channel(
     let checkpoint_id = checkpoint_id.map(|id| args::name("checkpoint_id", Some(id))).transpose()?;
     let db = Db::of_call(fcinfo)?;
     let checkpoint = Checkpoint::required(&db, ns, checkpoint_id)?;
-    let values = load_json(&db, &checkpoint, |name| name == channel)?;
+    let values = Reader::of_channels(&db, &checkpoint, |name| name == channel)?
+        .load_json(&checkpoint, |name| name == channel)?;
     Ok(values.into_iter().next().map(|(_, value)| JsonResult(value)))
 }
 
@@ -105,7 +106,7 @@ fn ckpt_state(
     let checkpoint = Checkpoint::required(&db, ns, checkpoint_id)?;
     let channels: Option<HashSet<String>> = channels.map(|names| names.into_iter().collect());
     let wanted = |name: &str| channels.as_ref().is_none_or(|names| names.contains(name));
-    let values = load_json(&db, &checkpoint, wanted)?;
+    let values = Reader::of_channels(&db, &checkpoint, wanted)?.load_json(&checkpoint, wanted)?;
     let members: Vec<String> = values.iter().map(|(name, value)| format!("{}: {value}", quote(name))).collect();
     Ok(JsonResult(format!("{{{}}}", members.join(", "))))
 }
@@ -124,7 +125,7 @@ static HISTORY: Statement = Statement::new(
              WHERE $5 IS NULL OR chain.depth @< $5
          )
          SELECT ",
-        checkpoint_columns!(),
+        checkpoint_columns!(counted),
         " FROM chain JOIN @s.checkpoints c
            ON c.thread_id @= $1 AND c.tenant @= $2 AND c.checkpoint_ns @= $3 AND c.checkpoint_id @= chain.id
          ORDER BY chain.depth
@@ -180,7 +181,7 @@ macro_rules! list_statement {
         Statement::depending(
             concat!(
                 "SELECT ",
-                checkpoint_columns!(),
+                checkpoint_columns!(counted),
                 " FROM @s.checkpoints c WHERE c.tenant @= $1 AND ",
                 $condition,
                 " AND ($2 IS NULL OR c.checkpoint_ns @= $2) AND ($3 IS NULL OR c.checkpoint_id @< $3)

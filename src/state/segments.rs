@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::model::recipe::Piece;
 use crate::spi::{BIGINT, BIGINTS, BYTESES, Db, Statement, TEXT, TEXTS, param};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// The most bytes of one segment: an old version reads at most two segments in part, and a prune frees by segment.
 const MAX_SEGMENT: usize = 256 << 10;
@@ -96,75 +97,111 @@ impl<'a> Appender<'a> {
     }
 }
 
-/// The bytes that `pieces` of a log make up, behind `headroom` zeros for the caller's use; `None` where the log does not have them
-/// all.
-pub fn assemble(db: &Db, ns: Namespace<'_>, log: &str, pieces: &[Piece], headroom: usize) -> Result<Option<Vec<u8>>> {
-    let size = pieces.iter().map(Piece::len).sum::<u64>() as usize;
-    let mut bytes: Vec<u8> = Vec::with_capacity(headroom + size);
-    bytes.resize(headroom, 0);
-    // Not zeroed first, which costs as much as a copy: each byte is written once below, or the value is not complete.
-    let out = &mut bytes.spare_capacity_mut()[..size];
-    let mut wanted = Vec::new();
-    let mut at = 0;
-    for piece in pieces {
-        let len = piece.len() as usize;
-        match piece {
-            Piece::Literal(literal) => {
-                out[at..at + len].write_copy_of_slice(literal);
-            }
-            Piece::Extent { start, len } => wanted.push(Wanted { start: *start, end: start + len, at }),
-        }
-        at += len;
-    }
-    wanted.sort_by_key(|extent| extent.start);
-    let mut missing: u64 = wanted.iter().map(|extent| extent.end - extent.start).sum();
-    if let (Some(first), Some(last)) = (wanted.first(), wanted.iter().map(|extent| extent.end).max()) {
-        let args = ns.args_with(db, [param(log), param(first.start as i64), param(last as i64)]);
-        let mut done = 0;
-        db.each(&RANGE, &args, |row| {
-            let (start, data) = (row.must::<i64>(1)?, row.bytes(2)?);
-            let (start, end) = (start as u64, start as u64 + data.len() as u64);
-            // Extents can overlap; those before `done` are behind this segment.
-            for extent in wanted[done..].iter().take_while(|extent| extent.start < end) {
-                let (from, to) = (extent.start.max(start), extent.end.min(end));
-                if from < to {
-                    let at = extent.at + (from - extent.start) as usize;
-                    out[at..at + (to - from) as usize]
-                        .write_copy_of_slice(&data[(from - start) as usize..(to - start) as usize]);
-                    missing -= to - from;
-                }
-            }
-            while wanted.get(done).is_some_and(|extent| extent.end <= end) {
-                done += 1;
-            }
-            Ok(())
-        })?;
-    }
-    if missing > 0 {
-        return Ok(None);
-    }
-    // SAFETY: the literals and the extents are all of it, and no byte of an extent is missing: segments do not overlap, so each
-    // was counted once.
-    unsafe { bytes.set_len(headroom + size) };
-    Ok(Some(bytes))
+/// The logs of a namespace, as they are read.
+pub struct Logs<'a> {
+    db: &'a Db,
+    ns: Namespace<'a>,
+    kept: Vec<Stretch>,
 }
 
-/// How many of `expected` the log has from `start` on.
-pub fn has_ahead(db: &Db, ns: Namespace<'_>, log: &str, start: u64, expected: &[u8]) -> Result<usize> {
-    let args = ns.args_with(db, [param(log), param(start as i64), param(start as i64 + expected.len() as i64)]);
-    let mut found = 0;
-    db.each(&RANGE, &args, |row| {
-        let (at, data) = (row.must::<i64>(1)?, row.bytes(2)?);
-        // The first segment may end where `start` is.
-        let here = (at as u64..at as u64 + data.len() as u64).contains(&(start + found as u64));
-        if here {
-            let data = &data[(start + found as u64 - at as u64) as usize..];
-            let same = data.iter().zip(&expected[found..]).take_while(|(a, b)| a == b).count();
-            found += same;
-        }
+/// A stretch of a log in memory.
+struct Stretch {
+    log: String,
+    range: Range<u64>,
+    segments: Vec<(u64, Vec<u8>)>,
+}
+
+impl<'a> Logs<'a> {
+    pub fn new(db: &'a Db, ns: Namespace<'a>) -> Logs<'a> {
+        Logs { db, ns, kept: Vec::new() }
+    }
+
+    /// Keeps a stretch in memory: what is read of it from now on takes no statement. The caller holds the lock of the head.
+    pub fn keep(&mut self, log: &str, range: Range<u64>) -> Result<()> {
+        let mut segments = Vec::new();
+        self.segments(log, &range, |start, data| segments.push((start, data.to_vec())))?;
+        self.kept.push(Stretch { log: log.to_owned(), range, segments });
         Ok(())
-    })?;
-    Ok(found)
+    }
+
+    /// Shows the segments that have a part in a stretch, in order, with where they begin.
+    fn segments(&self, log: &str, range: &Range<u64>, mut each: impl FnMut(u64, &[u8])) -> Result<()> {
+        let holds = |kept: &&Stretch| kept.log == log && kept.range.start <= range.start && range.end <= kept.range.end;
+        if let Some(kept) = self.kept.iter().find(holds) {
+            kept.segments.iter().for_each(|(start, data)| each(*start, data));
+            return Ok(());
+        }
+        let args = [param(log), param(range.start as i64), param(range.end as i64)];
+        self.db.each(&RANGE, &self.ns.args_with(self.db, args), |row| {
+            let start: i64 = row.must(1)?;
+            each(start as u64, row.bytes(2)?);
+            Ok(())
+        })
+    }
+
+    /// The bytes that `pieces` of a log make up, behind `headroom` zeros for the caller's use; `None` where the log does not have
+    /// them all.
+    pub fn assemble(&self, log: &str, pieces: &[Piece], headroom: usize) -> Result<Option<Vec<u8>>> {
+        let size = pieces.iter().map(Piece::len).sum::<u64>() as usize;
+        let mut bytes: Vec<u8> = Vec::with_capacity(headroom + size);
+        bytes.resize(headroom, 0);
+        // Not zeroed first, which costs as much as a copy: each byte is written once below, or the value is not complete.
+        let out = &mut bytes.spare_capacity_mut()[..size];
+        let mut wanted = Vec::new();
+        let mut at = 0;
+        for piece in pieces {
+            let len = piece.len() as usize;
+            match piece {
+                Piece::Literal(literal) => {
+                    out[at..at + len].write_copy_of_slice(literal);
+                }
+                Piece::Extent { start, len } => wanted.push(Wanted { start: *start, end: start + len, at }),
+            }
+            at += len;
+        }
+        wanted.sort_by_key(|extent| extent.start);
+        let mut missing: u64 = wanted.iter().map(|extent| extent.end - extent.start).sum();
+        if let (Some(first), Some(last)) = (wanted.first(), wanted.iter().map(|extent| extent.end).max()) {
+            let mut done = 0;
+            self.segments(log, &(first.start..last), |start, data| {
+                let end = start + data.len() as u64;
+                // Extents can overlap; those before `done` are behind this segment.
+                for extent in wanted[done..].iter().take_while(|extent| extent.start < end) {
+                    let (from, to) = (extent.start.max(start), extent.end.min(end));
+                    if from < to {
+                        let at = extent.at + (from - extent.start) as usize;
+                        out[at..at + (to - from) as usize]
+                            .write_copy_of_slice(&data[(from - start) as usize..(to - start) as usize]);
+                        missing -= to - from;
+                    }
+                }
+                while wanted.get(done).is_some_and(|extent| extent.end <= end) {
+                    done += 1;
+                }
+            })?;
+        }
+        if missing > 0 {
+            return Ok(None);
+        }
+        // SAFETY: the literals and the extents are all of it, and no byte of an extent is missing: segments do not overlap, so
+        // each was counted once.
+        unsafe { bytes.set_len(headroom + size) };
+        Ok(Some(bytes))
+    }
+
+    /// How many of `expected` the log has from `start` on.
+    pub fn has_ahead(&self, log: &str, start: u64, expected: &[u8]) -> Result<usize> {
+        let mut found = 0;
+        self.segments(log, &(start..start + expected.len() as u64), |at, data| {
+            let next = start + found as u64;
+            // The first segment may end where `start` is.
+            if (at..at + data.len() as u64).contains(&next) {
+                let data = &data[(next - at) as usize..];
+                found += data.iter().zip(&expected[found..]).take_while(|(a, b)| a == b).count();
+            }
+        })?;
+        Ok(found)
+    }
 }
 
 /// A stretch of the log, and where in the value it belongs.

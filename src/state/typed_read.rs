@@ -5,8 +5,8 @@
 use super::Namespace;
 use super::checkpoint::Checkpoint;
 use super::read::List;
-use super::values::{self, Stored};
-use super::writes::stored_tasks;
+use super::reader::Reader;
+use super::writes::{large_of, stored_tasks};
 use crate::args;
 use crate::error::{Error, Result};
 use crate::json_types::{JsonResult, JsonbText};
@@ -16,7 +16,6 @@ use crate::spi::Db;
 use pgrx::pg_sys::Datum;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
-use std::collections::HashMap;
 
 /// A checkpoint (the latest by default) as rows: one of kind `checkpoint`, then one per `channel`, then one per pending `write`.
 /// No rows where there is no such checkpoint.
@@ -89,9 +88,8 @@ impl Rows<'_> {
         let Checkpoint { manifest, checkpoint_id, .. } = self.checkpoint;
         let ns = self.checkpoint.namespace();
         let tasks = stored_tasks(self.db, ns, checkpoint_id)?;
-        let written = tasks.iter().flat_map(|task| &task.rows).filter_map(|write| write.digest);
-        let digests = manifest.stored().map(|(_, digest)| digest).chain(written).collect();
-        let stored = values::recipes(self.db, ns, digests)?;
+        let digests = manifest.stored().map(|(_, digest)| digest).chain(large_of(&tasks));
+        let reader = Reader::new(self.db, ns, digests)?;
         self.row(sink, "checkpoint", || Columns {
             parent_checkpoint_id: datum(self.checkpoint.parent_checkpoint_id.as_deref()),
             checkpoint: datum(self.checkpoint.body.clone().map(JsonResult)),
@@ -103,7 +101,7 @@ impl Rows<'_> {
             let mut value = match &channel.place {
                 Place::Absent => None,
                 Place::Inline(bytes) => Some(with_headroom(bytes)),
-                Place::Stored { digest, .. } => Some(self.read(&stored, digest, &channel.name)?),
+                Place::Stored { digest, .. } => Some(self.read(&reader, digest, &channel.name)?),
             };
             self.row(sink, "channel", || Columns {
                 channel: datum(channel.name.as_str()),
@@ -116,7 +114,7 @@ impl Rows<'_> {
         for task in &tasks {
             for write in task.rows.iter().filter(|write| !write.is_mark()) {
                 let mut value = match &write.digest {
-                    Some(digest) => self.read(&stored, digest, &write.channel)?,
+                    Some(digest) => self.read(&reader, digest, &write.channel)?,
                     None => with_headroom(&write.value),
                 };
                 self.row(sink, "write", || Columns {
@@ -159,8 +157,9 @@ impl Rows<'_> {
     }
 
     /// The bytes of a large value, behind [`HEADROOM`].
-    fn read(&self, stored: &HashMap<Digest, Stored>, digest: &Digest, channel: &str) -> Result<Vec<u8>> {
-        values::read(self.db, self.checkpoint.namespace(), digest, stored.get(digest), HEADROOM)?
+    fn read(&self, reader: &Reader<'_>, digest: &Digest, channel: &str) -> Result<Vec<u8>> {
+        reader
+            .read(digest, HEADROOM)?
             .ok_or_else(|| Error::damaged(channel, &self.checkpoint.checkpoint_id, &self.checkpoint.thread_id))
     }
 }

@@ -2,31 +2,20 @@
 //! namespace under its digest.
 
 use super::Namespace;
-use super::checkpoint::Checkpoint;
-use super::segments::{Appender, assemble, has_ahead};
-use crate::args::check_result_size;
-use crate::error::{Error, Result};
+use super::reader::{self, Stored, recipes};
+use super::segments::{Appender, Logs};
+use crate::error::Result;
 use crate::guc;
 use crate::model::delta::{Plan, Value};
-use crate::model::growth::{Growing, Grown};
+use crate::model::growth::Grown;
 use crate::model::manifest::{Channel, Digest, Manifest, Place};
 use crate::model::payload::Payload;
-use crate::model::recipe::{Recipe, SHORT, value_digest};
+use crate::model::recipe::{Recipe, SHORT};
 use crate::spi::{BYTESES, Db, Statement, TEXT, TEXTS, param};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-// Not `digest = ANY ($4)`: on a table that it knows nothing about the planner takes that for a filter over all of the
-// namespace. A range and an order leave no doubt about what the index is good for.
-static RECIPES: Statement = Statement::new(
-    "SELECT b.digest, b.log, b.recipe
-     FROM pg_catalog.unnest($4) AS wanted (digest)
-     JOIN LATERAL (SELECT s.digest, s.log, s.recipe FROM @s.checkpoint_blobs s
-                   WHERE s.thread_id @= $1 AND s.tenant @= $2 AND s.checkpoint_ns @= $3 AND s.digest @>= wanted.digest
-                   ORDER BY s.digest LIMIT 1) AS b ON b.digest @= wanted.digest",
-    &[TEXT, TEXT, TEXT, BYTESES],
-);
-
+// As for RECIPES in reader.rs.
 static KNOWN: Statement = Statement::new(
     "SELECT b.digest
      FROM pg_catalog.unnest($4) AS wanted (digest)
@@ -39,15 +28,10 @@ static KNOWN: Statement = Statement::new(
 static STORE: Statement = Statement::new(
     "INSERT INTO @s.checkpoint_blobs (thread_id, tenant, checkpoint_ns, digest, log, recipe)
      SELECT $1, $2, $3, new.digest, new.log, new.recipe
-     FROM ROWS FROM (pg_catalog.unnest($4), pg_catalog.unnest($5), pg_catalog.unnest($6)) AS new (digest, log, recipe)",
+     FROM ROWS FROM (pg_catalog.unnest($4), pg_catalog.unnest($5), pg_catalog.unnest($6)) AS new (digest, log, recipe)
+     ON CONFLICT DO NOTHING",
     &[TEXT, TEXT, TEXT, BYTESES, TEXTS, BYTESES],
 );
-
-/// A large value that is stored: which log its recipe reads.
-pub struct Stored {
-    pub log: String,
-    pub recipe: Recipe,
-}
 
 /// The channels that a new checkpoint is given, before the large ones among them are hashed.
 #[derive(Default)]
@@ -91,7 +75,7 @@ impl<'a> Given<'a> {
         let digest_of: HashMap<&str, Digest> = base.map(Manifest::stored).into_iter().flatten().collect();
         let before: Vec<Option<Digest>> =
             self.large.iter().map(|(at, _)| digest_of.get(self.channels[*at].name.as_str()).copied()).collect();
-        let mut stored = recipes(db, ns, before.iter().flatten().copied().collect())?;
+        let mut stored = recipes(db, ns, before.iter().flatten().copied())?;
         let mut values = Vec::with_capacity(self.large.len());
         for ((at, bytes), digest) in self.large.iter().zip(before) {
             let before = digest.and_then(|digest| stored.remove(&digest));
@@ -127,11 +111,14 @@ struct New<'a> {
 impl Values<'_> {
     /// Stores the large values that are not stored yet. The caller holds the lock of the head.
     pub fn store(&self, db: &Db, ns: Namespace<'_>) -> Result<()> {
+        // A list whose new elements are in the log already needs nothing but its recipe, which is stored where it is not yet.
+        let to_append = self.grown.iter().filter(|(_, grown)| !grown.log_bytes.is_empty());
         let digests = self.new.iter().map(|new| &new.value.digest);
-        let mut known = known(db, ns, digests.chain(self.grown.iter().map(|(_, grown)| &grown.digest)))?;
+        let mut known = known(db, ns, digests.chain(to_append.map(|(_, grown)| &grown.digest)))?;
+        let logs = Logs::new(db, ns);
         let mut planned = Vec::new();
         for new in self.new.iter().filter(|new| known.insert(new.value.digest)) {
-            let (log, plan) = new.plan(db, ns)?;
+            let (log, plan) = new.plan(&logs)?;
             planned.push((log, Planned::Value(plan)));
         }
         for (log, grown) in self.grown.iter().filter(|(_, grown)| known.insert(grown.digest)) {
@@ -143,7 +130,7 @@ impl Values<'_> {
 
 impl<'a> New<'a> {
     /// How to store the value, and in which log.
-    fn plan(&self, db: &Db, ns: Namespace<'_>) -> Result<(&str, Plan<'a>)> {
+    fn plan(&self, logs: &Logs<'_>) -> Result<(&str, Plan<'a>)> {
         let value = self.value.clone();
         let Some(before) = &self.before else {
             return Ok((&self.channel, Plan::whole(value)));
@@ -151,13 +138,13 @@ impl<'a> New<'a> {
         if let Some(plan) = self.goes_on.and_then(|from| Plan::append(value.clone(), &before.recipe, from)) {
             // A pending write may have brought these bytes.
             let found = match plan.ahead() {
-                Some((start, bytes)) => has_ahead(db, ns, &before.log, start, bytes)?,
+                Some((start, bytes)) => logs.has_ahead(&before.log, start, bytes)?,
                 None => 0,
             };
             return Ok((&before.log, plan.found_ahead(found)));
         }
         if Plan::worth_comparing(&before.recipe, &value)
-            && let Some(bytes) = assemble(db, ns, &before.log, &before.recipe.pieces, 0)?
+            && let Some(bytes) = logs.assemble(&before.log, &before.recipe.pieces, 0)?
             && let Some(plan) = Plan::difference(value.clone(), &before.recipe, &bytes)
         {
             return Ok((&before.log, plan));
@@ -274,121 +261,7 @@ fn known<'d>(db: &Db, ns: Namespace<'_>, digests: impl Iterator<Item = &'d Diges
         return Ok(HashSet::new());
     }
     let [thread_id, tenant, checkpoint_ns] = ns.args(db);
-    let known = db.write(&KNOWN, &[thread_id, tenant, checkpoint_ns, param(digests)], |row| digest(row.bytes(1)?))?;
+    let known =
+        db.write(&KNOWN, &[thread_id, tenant, checkpoint_ns, param(digests)], |row| reader::digest(row.bytes(1)?))?;
     Ok(known.into_iter().collect())
-}
-
-pub fn digest(bytes: &[u8]) -> Result<Digest> {
-    bytes.try_into().map_err(|_| Error::corrupted("a key of checkpoint_blobs is not a digest".to_owned()))
-}
-
-/// The recipes of these values, as far as they are stored.
-pub fn recipes(db: &Db, ns: Namespace<'_>, digests: Vec<Digest>) -> Result<HashMap<Digest, Stored>> {
-    if digests.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let [thread_id, tenant, checkpoint_ns] = ns.args(db);
-    let digests: Vec<&[u8]> = digests.iter().map(Digest::as_slice).collect();
-    let mut stored = HashMap::new();
-    db.each(&RECIPES, &[thread_id, tenant, checkpoint_ns, param(digests)], |row| {
-        if let Some(recipe) = Recipe::decode(row.bytes(3)?) {
-            stored.insert(digest(row.bytes(1)?)?, Stored { log: row.must(2)?, recipe });
-        }
-        Ok(())
-    })?;
-    Ok(stored)
-}
-
-/// The bytes of a stored value behind `headroom` zeros, checked against its digest; `None` where they are damaged or not there.
-pub fn read(
-    db: &Db,
-    ns: Namespace<'_>,
-    expected: &Digest,
-    stored: Option<&Stored>,
-    headroom: usize,
-) -> Result<Option<Vec<u8>>> {
-    let Some(Stored { log, recipe }) = stored else {
-        return Ok(None);
-    };
-    let bytes = assemble(db, ns, log, &recipe.pieces, headroom)?.filter(|bytes| {
-        let bytes = &bytes[headroom..];
-        let body = recipe.body();
-        let (head, body, tail) = (
-            &bytes[..body.start as usize],
-            &bytes[body.start as usize..body.end as usize],
-            &bytes[body.end as usize..],
-        );
-        value_digest(bytes.len() as u64, head, tail, blake3::hash(body).as_bytes()) == *expected
-    });
-    Ok(bytes)
-}
-
-/// The list that a channel has, with `elements` behind its own, without reading more of it than its end; `None` where that
-/// cannot be.
-pub fn grow(db: &Db, ns: Namespace<'_>, channel: &Channel, elements: &str) -> Result<Option<(String, Grown)>> {
-    let Some(digest) = channel.place.digest() else {
-        return Ok(None);
-    };
-    let Some(Stored { log, recipe }) = recipes(db, ns, vec![digest])?.remove(&digest) else {
-        return Ok(None);
-    };
-    let Some(growing) = Growing::of(&recipe) else {
-        return Ok(None);
-    };
-    let open = assemble(db, ns, &log, &recipe.slice(growing.open()), 0)?;
-    let Some(open) = open else {
-        return Ok(None);
-    };
-    let grown = growing.append(open, elements);
-    // Pending writes may have brought these bytes.
-    let found = match grown.ahead() {
-        Some(start) => has_ahead(db, ns, &log, start, &grown.log_bytes)? == grown.log_bytes.len(),
-        None => false,
-    };
-    Ok(Some((log, if found { grown.found_ahead() } else { grown })))
-}
-
-/// The channels of a checkpoint for which `wanted` holds, with their bytes, in the manifest's order; without those that have no
-/// value.
-///
-/// Errors: XX001 where a stored value is missing or does not match its checksum.
-pub fn load<'m>(
-    db: &Db,
-    checkpoint: &'m Checkpoint,
-    wanted: impl Fn(&str) -> bool,
-) -> Result<Vec<(&'m Channel, Vec<u8>)>> {
-    let ns = checkpoint.namespace();
-    let channels: Vec<&Channel> = checkpoint.manifest.channels.iter().filter(|channel| wanted(&channel.name)).collect();
-    let digests = channels.iter().filter_map(|channel| channel.place.digest()).collect();
-    let stored = recipes(db, ns, digests)?;
-    let mut values = Vec::with_capacity(channels.len());
-    for channel in channels {
-        let bytes = match &channel.place {
-            Place::Absent => continue,
-            Place::Inline(bytes) => bytes.clone(),
-            Place::Stored { digest, .. } => read(db, ns, digest, stored.get(digest), 0)?
-                .ok_or_else(|| Error::damaged(&channel.name, &checkpoint.checkpoint_id, &checkpoint.thread_id))?,
-        };
-        values.push((channel, bytes));
-    }
-    Ok(values)
-}
-
-/// The same for JSON values, as text.
-pub fn load_json<'m>(
-    db: &Db,
-    checkpoint: &'m Checkpoint,
-    wanted: impl Fn(&str) -> bool,
-) -> Result<Vec<(&'m str, String)>> {
-    let wanted_size =
-        checkpoint.manifest.channels.iter().filter(|channel| wanted(&channel.name)).map(Channel::size).sum();
-    check_result_size("the state", wanted_size)?;
-    load(db, checkpoint, wanted)?
-        .into_iter()
-        .map(|(channel, bytes)| {
-            let text = String::from_utf8(bytes)
-                .map_err(|_| Error::damaged(&channel.name, &checkpoint.checkpoint_id, &checkpoint.thread_id))?;
-            Ok((channel.name.as_str(), text))
-        })
-        .collect()
 }

@@ -4,6 +4,7 @@ use super::Namespace;
 use super::checkpoint::Checkpoint;
 use super::collect::remove_unreferenced;
 use super::head::Head;
+use super::reader::{self, Reader};
 use super::values::{self, LargeWrite};
 use crate::args;
 use crate::error::{Error, Result};
@@ -47,6 +48,12 @@ static HAS_CHILD_SINCE: Statement = Statement::new(
     &[TEXT, TEXT, TEXT, TEXT, BIGINT],
 );
 
+static FOLDED_INTO: Statement = Statement::new(
+    "SELECT c.folded_into FROM @s.checkpoints c
+     WHERE c.thread_id @= $1 AND c.tenant @= $2 AND c.checkpoint_ns @= $3 AND c.checkpoint_id @= $4",
+    &[TEXT, TEXT, TEXT, TEXT],
+);
+
 static REMOVE: Statement = Statement::new(
     "DELETE FROM @s.checkpoint_writes w
      WHERE w.thread_id @= $1 AND w.tenant @= $2 AND w.checkpoint_ns @= $3 AND w.checkpoint_id @= $4 AND w.task_id @= $5
@@ -65,7 +72,7 @@ static STORE: Statement = Statement::new(
 );
 
 fn read_write(row: &mut Row<'_>) -> Result<TaskWrite> {
-    let digest = row.optional_bytes(8)?.map(values::digest).transpose()?;
+    let digest = row.optional_bytes(8)?.map(reader::digest).transpose()?;
     let value = row.get::<Vec<u8>>(7)?.unwrap_or_default().into();
     let write = Write { idx: row.must(4)?, channel: row.must(5)?, value_type: row.must(6)?, value, digest };
     Ok(TaskWrite { task_id: row.must(1)?, task_path: row.must(2)?, epoch: row.must(3)?, write })
@@ -74,7 +81,8 @@ fn read_write(row: &mut Row<'_>) -> Result<TaskWrite> {
 /// The tasks of a checkpoint with their writes, in the order in which they are folded; the values of large ones too.
 pub fn tasks_of(db: &Db, ns: Namespace<'_>, checkpoint_id: &str) -> Result<Vec<Task>> {
     let mut tasks = stored_tasks(db, ns, checkpoint_id)?;
-    load_large(db, ns, checkpoint_id, tasks.iter_mut().flat_map(|task| &mut task.rows).collect())?;
+    let reader = Reader::new(db, ns, large_of(&tasks))?;
+    load_large(&reader, ns, checkpoint_id, tasks.iter_mut().flat_map(|task| &mut task.rows))?;
     Ok(tasks)
 }
 
@@ -84,13 +92,22 @@ pub fn stored_tasks(db: &Db, ns: Namespace<'_>, checkpoint_id: &str) -> Result<V
     Ok(group(rows.into_iter()))
 }
 
+/// The digests of the values that do not stand in their rows.
+pub fn large_of(tasks: &[Task]) -> impl Iterator<Item = Digest> {
+    tasks.iter().flat_map(|task| &task.rows).filter_map(|row| row.digest)
+}
+
 /// Reads the values that do not stand in their rows.
-pub fn load_large(db: &Db, ns: Namespace<'_>, checkpoint_id: &str, rows: Vec<&mut Write<'static>>) -> Result<()> {
-    let stored = values::recipes(db, ns, rows.iter().filter_map(|row| row.digest).collect())?;
+pub fn load_large<'w>(
+    reader: &Reader<'_>,
+    ns: Namespace<'_>,
+    checkpoint_id: &str,
+    rows: impl Iterator<Item = &'w mut Write<'static>>,
+) -> Result<()> {
     for row in rows {
         if let Some(digest) = &row.digest {
-            let value = values::read(db, ns, digest, stored.get(digest), 0)?
-                .ok_or_else(|| Error::damaged(&row.channel, checkpoint_id, ns.thread_id))?;
+            let value =
+                reader.read(digest, 0)?.ok_or_else(|| Error::damaged(&row.channel, checkpoint_id, ns.thread_id))?;
             row.value = value.into();
         }
     }
@@ -191,7 +208,8 @@ impl PutWrites<'_> {
         let mut newest: Vec<Write<'static>> = newest.map(|row| row.write).collect();
         if self.tasks == Tasks::Ours {
             // JSON is compared by value; other bytes by their digest.
-            load_large(db, self.ns, self.checkpoint_id, newest.iter_mut().collect())?;
+            let reader = Reader::new(db, self.ns, newest.iter().filter_map(|row| row.digest))?;
+            load_large(&reader, self.ns, self.checkpoint_id, newest.iter_mut())?;
         }
         Ok((epoch, newest))
     }
@@ -206,8 +224,8 @@ impl PutWrites<'_> {
         if self.tasks == Tasks::Theirs {
             return Ok(());
         }
-        let base = Checkpoint::locked(db, self.ns, self.checkpoint_id)?;
-        let Some(folded_into) = base.and_then(|base| base.folded_into) else {
+        let args = self.ns.args_with(db, [param(self.checkpoint_id)]);
+        let Some(folded_into) = db.write_one(&FOLDED_INTO, &args, |row| row.get::<String>(1))?.flatten() else {
             return Ok(());
         };
         Err(Error::wrong_state(format!("checkpoint \"{}\" takes no more writes", self.checkpoint_id))
