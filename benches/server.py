@@ -57,10 +57,6 @@ class Server:
         with psycopg.connect(self.uri, autocommit=True) as connection:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
-    def checkpoint(self) -> None:
-        with psycopg.connect(self.uri, autocommit=True) as connection:
-            connection.execute("CHECKPOINT")
-
 
 def setting(connection: psycopg.Connection[Any], name: str) -> str:
     row = connection.execute("SELECT current_setting(%s)", [name]).fetchone()
@@ -85,10 +81,31 @@ def vacuum(connection: psycopg.Connection[Any], tables: tuple[str, ...]) -> None
     connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(names))
 
 
-def wal_position(connection: psycopg.Connection[Any]) -> int:
-    row = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0' AS bytes").fetchone()
-    assert row
-    return int(row["bytes"])
+WAL_SINCE = """
+SELECT sum(record_length - fpi_length)::bigint AS records, sum(fpi_length)::bigint AS pages
+FROM pg_get_wal_records_info(%s, pg_current_wal_flush_lsn())
+WHERE xid::text <> '0'
+"""
+
+
+class Wal:
+    """What transactions write to the WAL."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS pg_walinspect")
+        self.connection = connection
+
+    def position(self) -> str:
+        row = self.connection.execute("SELECT pg_current_wal_insert_lsn()::text AS position").fetchone()
+        assert row
+        return row["position"]
+
+    def since(self, position: str) -> tuple[int, int]:
+        """Bytes of the records of transactions after a position, and of the whole pages in them. What autovacuum and the
+        checkpointer write belongs to no transaction."""
+        row = self.connection.execute(WAL_SINCE, [position]).fetchone()
+        assert row
+        return row["records"], row["pages"]
 
 
 @dataclass(frozen=True)

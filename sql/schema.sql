@@ -80,12 +80,15 @@ CREATE TABLE @extschema@.checkpoint_segments (
     checkpoint_ns text   COLLATE "C" NOT NULL,
     log           text   COLLATE "C" NOT NULL,
     start         bigint NOT NULL,
+    len           integer NOT NULL,
     data          bytea  COMPRESSION lz4 NOT NULL,
     PRIMARY KEY (thread_id, tenant, checkpoint_ns, log, start)
 );
 
 COMMENT ON TABLE  @extschema@.checkpoint_segments IS 'The bytes of large values: a log per channel, to which each value adds only what is new';
 COMMENT ON COLUMN @extschema@.checkpoint_segments.start IS 'Offset of the first byte in the log';
+COMMENT ON COLUMN @extschema@.checkpoint_segments.len IS 'How many bytes of the log it has';
+COMMENT ON COLUMN @extschema@.checkpoint_segments.data IS 'The bytes; packed by zstd where these are fewer than len';
 
 CREATE TABLE @extschema@.checkpoint_writes (
     thread_id     text        COLLATE "C" NOT NULL,

@@ -20,4 +20,7 @@ if [[ $(cat "$venv/made-from" 2>/dev/null) != "$wanted" ]]; then
     "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements" >&2
     printf '%s\n' "$wanted" >"$venv/made-from"
 fi
-exec "$ROOT/tools/throwaway.sh" "$venv/bin/python" -m benches
+# The client keeps its buffers, as memory.rs makes a session of ours keep them: by default glibc maps a megabyte anew for each copy and
+# gives it back, and on a virtual machine the page faults take longer than the serialising. All arms are this one client.
+keep_buffers=(MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=268435456 MALLOC_TOP_PAD_=67108864)
+exec "$ROOT/tools/throwaway.sh" env "${keep_buffers[@]}" "$venv/bin/python" -m benches

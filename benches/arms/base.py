@@ -23,9 +23,6 @@ class Arm(Protocol):
     def disk(self) -> int:
         """Bytes on disk, indexes and TOAST included."""
 
-    def wal(self) -> int | None:
-        """The position in the server's WAL."""
-
     def tidy(self) -> None:
         """What autovacuum would do in time."""
 

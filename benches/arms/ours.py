@@ -6,7 +6,7 @@ from typing import Any
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from ..server import Server, connect, disk_of, vacuum, wal_position
+from ..server import Server, connect, disk_of, vacuum
 from ..state import Turn, as_json
 
 TABLES = (
@@ -37,9 +37,6 @@ class OurDatabase:
 
     def disk(self) -> int:
         return disk_of(self.connection, TABLES)
-
-    def wal(self) -> int:
-        return wal_position(self.connection)
 
     def tidy(self) -> None:
         vacuum(self.connection, TABLES)

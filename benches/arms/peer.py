@@ -8,7 +8,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.pregel._checkpoint import channels_from_checkpoint
 
-from ..server import Server, connect, disk_of, vacuum, wal_position
+from ..server import Server, connect, disk_of, vacuum
 from ..state import Turn
 
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
@@ -48,9 +48,6 @@ class Peer:
 
     def disk(self) -> int:
         return disk_of(self.connection, TABLES)
-
-    def wal(self) -> int:
-        return wal_position(self.connection)
 
     def tidy(self) -> None:
         vacuum(self.connection, TABLES)

@@ -36,9 +36,6 @@ class Sqlite:
         self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return self.file.stat().st_size
 
-    def wal(self) -> None:
-        return None
-
     def tidy(self) -> None:
         self.connection.execute("VACUUM")
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from ..arms.base import Arm
 from ..results import Results
-from ..server import Server
+from ..arms.ours import Ours
+from ..server import Wal
 from ..state import Chat, Turn
 from ..timing import collect, rotated, timed, without_collector
 
@@ -19,17 +20,13 @@ STEP = 25
 # The windows of turns over which bytes per turn are taken, around turn 100 and up to turn 1,000.
 DISK_WINDOWS = ((50, 150), (900, 1000))
 WAL_WINDOWS = ((75, 125), (950, 1000))
-# The first change of a page after a checkpoint of the server writes the whole page to the WAL. So the server is made to take one this
-# many turns before a window: by then the pages that are changed again and again have been written.
-CHECKPOINT_BEFORE = 25
 
 
 class Growth:
     """Puts the same turns through all arms, each turn into one arm after the other."""
 
-    def __init__(self, results: Results, server: Server, section: str, chat: Chat, writes: bool) -> None:
+    def __init__(self, results: Results, section: str, chat: Chat, writes: bool) -> None:
         self.results = results
-        self.server = server
         self.section = section
         self.chat = chat
         self.writes = writes
@@ -38,7 +35,9 @@ class Growth:
         self.events: dict[int, Callable[[Turn], None]] = {}
         self.puts: dict[str, dict[int, float]] = defaultdict(dict)
         self.gets: dict[str, dict[int, float]] = defaultdict(dict)
-        self.wal: dict[str, dict[int, int]] = defaultdict(dict)
+        self.wal: tuple[Ours, Wal] | None = None
+        # By turn: bytes of records, and of whole pages.
+        self.wal_of_puts: dict[int, tuple[int, int]] = {}
         self.sizes: dict[str, dict[int, int]] = defaultdict(dict)
         self.ids: list[str] = []
 
@@ -48,6 +47,9 @@ class Growth:
     def read_in(self, turns: Iterable[int]) -> None:
         """In these turns every arm reads the whole state."""
         self.dense.update(turns)
+
+    def watch_wal(self, arm: Ours) -> None:
+        self.wal = (arm, Wal(arm.connection))
 
     def at(self, turn: int, event: Callable[[Turn], None]) -> None:
         """`event` happens after this turn."""
@@ -66,10 +68,12 @@ class Growth:
     def one_turn(self, arm: Arm, turn: Turn) -> None:
         if self.writes:
             arm.put_writes(THREAD, turn)
-        before = arm.wal()
+        wal = self.wal[1] if self.wal and arm is self.wal[0] else None
+        watched = any(start < turn.number <= end for start, end in WAL_WINDOWS)
+        before = wal.position() if wal and watched else None
         self.puts[arm.name][turn.number] = timed(arm.put, THREAD, turn)
-        if before is not None:
-            self.wal[arm.name][turn.number] = arm.wal() - before
+        if wal and before:
+            self.wal_of_puts[turn.number] = wal.since(before)
         if turn.number % STEP == 0 or turn.number in self.dense:
             self.gets[arm.name][turn.number] = timed(arm.get, THREAD)
         if turn.number % STEP == 0:
@@ -78,8 +82,6 @@ class Growth:
     def after(self, turn: Turn) -> None:
         if turn.number % STEP == 0 or turn.number in self.dense and turn.number % 5 == 0:
             collect()
-        if any(turn.number == start - CHECKPOINT_BEFORE for start, _ in WAL_WINDOWS):
-            self.server.checkpoint()
         if turn.number in self.events:
             self.events[turn.number](turn)
 
@@ -106,14 +108,15 @@ class Growth:
             self.results.times(self.section, f"{what} {label} {arm}", seconds)
         return seconds
 
-    def wal_per_put(self, arm: str, window: tuple[int, int]) -> float:
-        """The median: the position is the whole server's, and a put may run beside autovacuum."""
+    def wal_per_put(self, window: tuple[int, int]) -> float:
+        """The median, without whole pages: the server writes one at the first change of a page after each of its checkpoints, and it
+        is the WAL of the other arms that makes it take those."""
         start, end = window
-        puts = [self.wal[arm][turn] for turn in range(start + 1, end + 1)]
-        median = statistics.median(puts)
-        self.results.figure(self.section, f"wal per put, turns {start + 1} to {end}, {arm}: median", median)
-        self.results.figure(self.section, f"wal per put, turns {start + 1} to {end}, {arm}: mean", statistics.mean(puts))
-        return median
+        records, pages = zip(*(self.wal_of_puts[turn] for turn in range(start + 1, end + 1)), strict=True)
+        turns = f"turns {start + 1} to {end}"
+        self.results.figure(self.section, f"wal per put, {turns}: median", statistics.median(records))
+        self.results.figure(self.section, f"wal per put, {turns}: whole pages, mean", statistics.mean(pages))
+        return statistics.median(records)
 
     def bytes_per_turn(self, arm: str, window: tuple[int, int]) -> float:
         start, end = window

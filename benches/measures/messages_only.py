@@ -14,7 +14,7 @@ TURNS = 1000
 def measure(bench: Bench, results: Results) -> None:
     progress(f"messages only, {TURNS} turns")
     chat = Chat(f"{SEED} messages", documents=False, small=False)
-    growth = Growth(results, bench.server, SECTION, chat, writes=False)
+    growth = Growth(results, SECTION, chat, writes=False)
     growth.add(Ours.make(bench.server, "ours", "ours_messages"), TURNS)
     growth.add(Peer.make(bench.server, "peer", "peer_messages"), TURNS)
     growth.run()

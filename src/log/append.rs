@@ -21,8 +21,8 @@ static KNOWN: Statement = Statement::new(
             (SELECT l.created_at FROM @s.checkpoint_logs l WHERE l.thread_id @= $1 AND l.tenant @= $2)
      FROM pg_catalog.unnest($3) AS wanted (id)
      LEFT JOIN LATERAL (SELECT n.seq, n.msg_id, n.message FROM @s.checkpoint_messages n
-                        WHERE n.thread_id @= $1 AND n.tenant @= $2 AND n.msg_id @>= wanted.id
-                        ORDER BY n.msg_id LIMIT 1) AS m ON m.msg_id @= wanted.id",
+                        WHERE n.thread_id @= $1 AND n.tenant @= $2 AND n.msg_id @>= wanted.id AND n.msg_id @<= wanted.id
+                        ORDER BY n.msg_id LIMIT 1) AS m ON true",
     &[TEXT, TEXT, TEXTS],
 );
 

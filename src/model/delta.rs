@@ -191,19 +191,12 @@ impl<'a> Plan<'a> {
         self
     }
 
-    /// Reading a value is one range of the log and a bounded number of pieces.
+    /// Reading a value takes a bounded number of pieces of the log, wherever they stand: those of a branch stand far apart.
     fn affordable(self) -> Option<Plan<'a>> {
         let size = self.value.bytes.len() as u64;
         let new: u64 = self.new_parts().map(|part| part.len() as u64).sum();
-        let extents = self.parts.iter().filter_map(|part| match part {
-            Part::Kept(Piece::Extent { start, len }) => Some((*start, start + len)),
-            _ => None,
-        });
-        let (first, last) =
-            extents.fold((u64::MAX, 0), |(first, last), (start, end)| (first.min(start), last.max(end)));
         let few = self.parts.len() as u64 <= 64.max(size / 2048);
-        let close = last.saturating_sub(first) <= 4 * size + (64 << 10);
-        (few && close && new <= size - size / 8).then_some(self)
+        (few && new <= size - size / 8).then_some(self)
     }
 
     fn new_parts(&self) -> impl Iterator<Item = &'a [u8]> {

@@ -6,9 +6,8 @@ use super::manifest::Digest;
 use super::recipe::{FRAME, Piece, Recipe, SHORT, push_piece, value_digest};
 use std::ops::Range;
 
-/// With more pieces, or over a longer stretch of the log, a value is made anew by reading it.
+/// With more pieces a value is made anew by reading it.
 const MAX_PIECES: usize = 48;
-const MAX_SPAN: u64 = 4;
 
 /// A list that can grow.
 #[derive(Debug)]
@@ -34,12 +33,10 @@ impl<'r> Growing<'r> {
     pub fn of(recipe: &'r Recipe) -> Option<Growing<'r>> {
         let Some(Piece::Literal(head)) = recipe.pieces.first() else { return None };
         let Some(Piece::Literal(tail)) = recipe.pieces.last() else { return None };
-        let first_element = head.iter().skip(1).find(|byte| !byte.is_ascii_whitespace())?;
+        let first_element = head[1..].iter().find(|byte| !byte.is_ascii_whitespace())?;
         let is_list = recipe.head_len as usize == FRAME && head[0] == b'[' && *first_element != b']';
         let ends = recipe.tail_len == 1 && tail.last() == Some(&b']');
-        let first = recipe.extents().map(|extent| extent.start).min().unwrap_or_default();
-        let last = recipe.extents().map(|extent| extent.end).max().unwrap_or_default();
-        let affordable = recipe.pieces.len() <= MAX_PIECES && last - first <= MAX_SPAN * recipe.size;
+        let affordable = recipe.pieces.len() <= MAX_PIECES;
         let len = recipe.body().end - recipe.body().start;
         let has_tree = recipe.tree.subtrees.len() as u32 == BodyTree::size_for(len);
         let closed = if has_tree { closed_len(len) } else { 0 };

@@ -10,6 +10,7 @@ pub mod id;
 pub mod manifest;
 pub mod message;
 pub mod metadata;
+pub mod packing;
 pub mod payload;
 pub mod recipe;
 pub mod reducer;

@@ -3,10 +3,11 @@
 
 use super::Namespace;
 use super::checkpoint::decode_manifest;
+use super::segments;
 use crate::error::{Error, Result};
 use crate::model::manifest::Digest;
 use crate::model::recipe::{Ranges, Recipe};
-use crate::spi::{BIGINT, BIGINTS, BYTESES, Db, Statement, TEXT, TEXTS, param};
+use crate::spi::{BYTESES, Db, Statement, TEXT, TEXTS, param};
 use std::collections::{HashMap, HashSet};
 
 static MANIFESTS: Statement = Statement::new(
@@ -35,30 +36,9 @@ static RECIPES: Statement = Statement::new(
 );
 
 static SEGMENTS: Statement = Statement::new(
-    "SELECT s.start, pg_catalog.octet_length(s.data)::pg_catalog.int8 FROM @s.checkpoint_segments s
+    "SELECT s.start, s.len FROM @s.checkpoint_segments s
      WHERE s.thread_id @= $1 AND s.tenant @= $2 AND s.checkpoint_ns @= $3 AND s.log @= $4",
     &[TEXT, TEXT, TEXT, TEXT],
-);
-
-static CUT: Statement = Statement::new(
-    "INSERT INTO @s.checkpoint_segments (thread_id, tenant, checkpoint_ns, log, start, data)
-     SELECT $1, $2, $3, $4, kept.start, pg_catalog.substr(s.data, (kept.start @- s.start)::pg_catalog.int4 @+ 1, kept.len::pg_catalog.int4)
-     FROM @s.checkpoint_segments s, ROWS FROM (pg_catalog.unnest($6), pg_catalog.unnest($7)) AS kept (start, len)
-     WHERE s.thread_id @= $1 AND s.tenant @= $2 AND s.checkpoint_ns @= $3 AND s.log @= $4 AND s.start @= $5
-       AND kept.start @> s.start",
-    &[TEXT, TEXT, TEXT, TEXT, BIGINT, BIGINTS, BIGINTS],
-);
-
-static CUT_FIRST: Statement = Statement::new(
-    "UPDATE @s.checkpoint_segments AS s SET data = pg_catalog.substr(s.data, 1, $6::pg_catalog.int4)
-     WHERE s.thread_id @= $1 AND s.tenant @= $2 AND s.checkpoint_ns @= $3 AND s.log @= $4 AND s.start @= $5",
-    &[TEXT, TEXT, TEXT, TEXT, BIGINT, BIGINT],
-);
-
-static DROP: Statement = Statement::new(
-    "DELETE FROM @s.checkpoint_segments s
-     WHERE s.thread_id @= $1 AND s.tenant @= $2 AND s.checkpoint_ns @= $3 AND s.log @= $4 AND s.start @= ANY ($5)",
-    &[TEXT, TEXT, TEXT, TEXT, BIGINTS],
 );
 
 /// A segment of which less than half is needed and this much is not is cut down to what is.
@@ -107,30 +87,21 @@ pub fn remove_unreferenced(db: &Db, ns: Namespace<'_>, candidates: Vec<Digest>) 
 /// no recipe changes.
 fn trim(db: &Db, ns: Namespace<'_>, log: &str, live: &Ranges) -> Result<()> {
     let mut dead = Vec::new();
-    let segments: Vec<(i64, i64)> =
+    let segments: Vec<(i64, i32)> =
         db.read(&SEGMENTS, &ns.args_with(db, [param(log)]), |row| Ok((row.must(1)?, row.must(2)?)))?;
     for (start, len) in segments {
-        let segment = start as u64..(start + len) as u64;
+        let segment = start as u64..start as u64 + len as u64;
         let kept = live.within(&segment);
         let needed: u64 = kept.iter().map(|range| range.end - range.start).sum();
         let waste = len as u64 - needed;
         if needed == 0 {
             dead.push(start);
         } else if waste > WASTE && waste > needed {
-            let (starts, lens): (Vec<i64>, Vec<i64>) =
-                kept.iter().map(|range| (range.start as i64, (range.end - range.start) as i64)).unzip();
-            let first = kept[0].start as i64 == start;
-            let first_len = lens[0];
-            db.execute(&CUT, &ns.args_with(db, [param(log), param(start), param(starts), param(lens)]))?;
-            if first {
-                db.execute(&CUT_FIRST, &ns.args_with(db, [param(log), param(start), param(first_len)]))?;
-            } else {
-                dead.push(start);
-            }
+            segments::cut(db, ns, log, &segment, &kept)?;
         }
     }
     if !dead.is_empty() {
-        db.execute(&DROP, &ns.args_with(db, [param(log), param(dead)]))?;
+        segments::remove(db, ns, log, dead)?;
     }
     Ok(())
 }

@@ -12,13 +12,15 @@ use crate::spi::{BYTESES, Db, Statement, TEXT, param};
 use std::collections::HashMap;
 
 // Not `digest = ANY ($4)`: on a table that it knows nothing about the planner takes that for a filter over all of the
-// namespace. A range and an order leave no doubt about what the index is good for.
+// namespace. A range and an order leave no doubt about what the index is good for; that the range ends where it begins
+// keeps the index from looking at what follows on its page.
 static RECIPES: Statement = Statement::new(
     "SELECT b.digest, b.log, b.recipe
      FROM pg_catalog.unnest($4) AS wanted (digest)
      JOIN LATERAL (SELECT s.digest, s.log, s.recipe FROM @s.checkpoint_blobs s
-                   WHERE s.thread_id @= $1 AND s.tenant @= $2 AND s.checkpoint_ns @= $3 AND s.digest @>= wanted.digest
-                   ORDER BY s.digest LIMIT 1) AS b ON b.digest @= wanted.digest",
+                   WHERE s.thread_id @= $1 AND s.tenant @= $2 AND s.checkpoint_ns @= $3
+                     AND s.digest @>= wanted.digest AND s.digest @<= wanted.digest
+                   ORDER BY s.digest LIMIT 1) AS b ON true",
     &[TEXT, TEXT, TEXT, BYTESES],
 );
 

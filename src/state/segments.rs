@@ -2,8 +2,10 @@
 
 use super::Namespace;
 use crate::error::Result;
+use crate::model::packing::{pack, unpack};
 use crate::model::recipe::Piece;
-use crate::spi::{BIGINT, BIGINTS, BYTESES, Db, Statement, TEXT, TEXTS, param};
+use crate::spi::{BIGINT, BIGINTS, BYTESES, Db, INTS, Row, Statement, TEXT, TEXTS, param};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -15,20 +17,27 @@ const MAX_STATEMENT: usize = 128 << 20;
 
 // A log goes on behind its last segment. `rel` is where within what this statement appends to that log a segment begins.
 static APPEND: Statement = Statement::new(
-    "INSERT INTO @s.checkpoint_segments AS s (thread_id, tenant, checkpoint_ns, log, start, data)
+    "INSERT INTO @s.checkpoint_segments AS s (thread_id, tenant, checkpoint_ns, log, start, len, data)
      SELECT $1, $2, $3, new.log, new.rel @+ COALESCE(
-                (SELECT t.start @+ pg_catalog.octet_length(t.data) FROM @s.checkpoint_segments t
+                (SELECT t.start @+ t.len FROM @s.checkpoint_segments t
                  WHERE t.thread_id @= $1 AND t.tenant @= $2 AND t.checkpoint_ns @= $3 AND t.log @= new.log
-                 ORDER BY t.start DESC LIMIT 1), 0), new.data
-     FROM ROWS FROM (pg_catalog.unnest($4), pg_catalog.unnest($5), pg_catalog.unnest($6)) AS new (log, rel, data)
+                 ORDER BY t.start DESC LIMIT 1), 0), new.len, new.data
+     FROM ROWS FROM (pg_catalog.unnest($4), pg_catalog.unnest($5), pg_catalog.unnest($6), pg_catalog.unnest($7))
+          AS new (log, rel, len, data)
      RETURNING s.log, s.start",
-    &[TEXT, TEXT, TEXT, TEXTS, BIGINTS, BYTESES],
+    &[TEXT, TEXT, TEXT, TEXTS, BIGINTS, INTS, BYTESES],
 );
 
+// The segment that reaches into the range from before it is looked for nearby first: an index scan takes in all that its page has
+// of the log, unless a lower end tells it to stop.
 static RANGE: Statement = Statement::new(
-    "SELECT s.start, s.data FROM @s.checkpoint_segments s
+    "SELECT s.start, s.len, s.data FROM @s.checkpoint_segments s
      WHERE s.thread_id @= $1 AND s.tenant @= $2 AND s.checkpoint_ns @= $3 AND s.log @= $4
        AND s.start @>= COALESCE((SELECT f.start FROM @s.checkpoint_segments f
+                                 WHERE f.thread_id @= $1 AND f.tenant @= $2 AND f.checkpoint_ns @= $3 AND f.log @= $4
+                                   AND f.start @<= $5 AND f.start @> ($5 @- 4096)
+                                 ORDER BY f.start DESC LIMIT 1),
+                                (SELECT f.start FROM @s.checkpoint_segments f
                                  WHERE f.thread_id @= $1 AND f.tenant @= $2 AND f.checkpoint_ns @= $3 AND f.log @= $4
                                    AND f.start @<= $5
                                  ORDER BY f.start DESC LIMIT 1), $5)
@@ -36,6 +45,68 @@ static RANGE: Statement = Statement::new(
      ORDER BY s.start",
     &[TEXT, TEXT, TEXT, TEXT, BIGINT, BIGINT],
 );
+
+// Puts segments where they belong in a log.
+static PUT: Statement = Statement::new(
+    "INSERT INTO @s.checkpoint_segments (thread_id, tenant, checkpoint_ns, log, start, len, data)
+     SELECT $1, $2, $3, $4, new.start, new.len, new.data
+     FROM ROWS FROM (pg_catalog.unnest($5), pg_catalog.unnest($6), pg_catalog.unnest($7)) AS new (start, len, data)",
+    &[TEXT, TEXT, TEXT, TEXT, BIGINTS, INTS, BYTESES],
+);
+
+static DROP: Statement = Statement::new(
+    "DELETE FROM @s.checkpoint_segments s
+     WHERE s.thread_id @= $1 AND s.tenant @= $2 AND s.checkpoint_ns @= $3 AND s.log @= $4 AND s.start @= ANY ($5)",
+    &[TEXT, TEXT, TEXT, TEXT, BIGINTS],
+);
+
+/// Removes the segments of a log that begin at `starts`.
+pub fn remove(db: &Db, ns: Namespace<'_>, log: &str, starts: Vec<i64>) -> Result<()> {
+    db.execute(&DROP, &ns.args_with(db, [param(log), param(starts)]))?;
+    Ok(())
+}
+
+/// Leaves of a segment only some stretches, where they are.
+pub fn cut(db: &Db, ns: Namespace<'_>, log: &str, segment: &Range<u64>, stretches: &[Range<u64>]) -> Result<()> {
+    let logs = Logs::new(db, ns);
+    let mut parts = Vec::with_capacity(stretches.len());
+    for stretch in stretches {
+        let piece = Piece::Extent { start: stretch.start, len: stretch.end - stretch.start };
+        // A damaged segment stays for whoever looks into it.
+        let Some(part) = logs.assemble(log, &[piece], 0)? else { return Ok(()) };
+        parts.push(part);
+    }
+    remove(db, ns, log, vec![segment.start as i64])?;
+    let packed: Vec<Cow<'_, [u8]>> = parts.iter().map(|part| pack(part)).collect();
+    let args = [
+        param(log),
+        param(stretches.iter().map(|stretch| stretch.start as i64).collect::<Vec<_>>()),
+        param(parts.iter().map(|part| part.len() as i32).collect::<Vec<_>>()),
+        param(packed.iter().map(AsRef::as_ref).collect::<Vec<&[u8]>>()),
+    ];
+    db.execute(&PUT, &ns.args_with(db, args))?;
+    Ok(())
+}
+
+// The same for several ranges, in order.
+static RANGES: Statement = Statement::new(
+    "SELECT s.start, s.len, s.data
+     FROM ROWS FROM (pg_catalog.unnest($5), pg_catalog.unnest($6)) AS wanted (start, stop)
+     JOIN LATERAL (
+         SELECT t.start, t.len, t.data FROM @s.checkpoint_segments t
+         WHERE t.thread_id @= $1 AND t.tenant @= $2 AND t.checkpoint_ns @= $3 AND t.log @= $4
+           AND t.start @>= COALESCE((SELECT f.start FROM @s.checkpoint_segments f
+                                     WHERE f.thread_id @= $1 AND f.tenant @= $2 AND f.checkpoint_ns @= $3 AND f.log @= $4
+                                       AND f.start @<= wanted.start
+                                     ORDER BY f.start DESC LIMIT 1), wanted.start)
+           AND t.start @< wanted.stop
+         ORDER BY t.start
+     ) AS s ON true",
+    &[TEXT, TEXT, TEXT, TEXT, BIGINTS, BIGINTS],
+);
+
+/// Ranges of a log with less than this between them are read as one.
+const GAP: u64 = 16 << 10;
 
 /// Bytes on their way to the ends of logs.
 #[derive(Default)]
@@ -75,6 +146,7 @@ impl<'a> Appender<'a> {
             // What earlier statements of this call appended is before the end that this one finds.
             let rels: Vec<i64> =
                 (from..to).map(|at| self.rels[at] - appended.get(self.logs[at]).copied().unwrap_or_default()).collect();
+            let packed: Vec<Cow<'_, [u8]>> = self.data[from..to].iter().map(|data| pack(data)).collect();
             let [thread_id, tenant, checkpoint_ns] = ns.args(db);
             let args = [
                 thread_id,
@@ -82,7 +154,8 @@ impl<'a> Appender<'a> {
                 checkpoint_ns,
                 param(self.logs[from..to].to_vec()),
                 param(rels),
-                param(self.data[from..to].to_vec()),
+                param(self.data[from..to].iter().map(|data| data.len() as i32).collect::<Vec<_>>()),
+                param(packed.iter().map(AsRef::as_ref).collect::<Vec<&[u8]>>()),
             ];
             for (log, start) in db.write(&APPEND, &args, |row| Ok((row.must::<String>(1)?, row.must::<i64>(2)?)))? {
                 let end = ends.entry(log).or_insert(start);
@@ -119,24 +192,41 @@ impl<'a> Logs<'a> {
     /// Keeps a stretch in memory: what is read of it from now on takes no statement. The caller holds the lock of the head.
     pub fn keep(&mut self, log: &str, range: Range<u64>) -> Result<()> {
         let mut segments = Vec::new();
-        self.segments(log, &range, |start, data| segments.push((start, data.to_vec())))?;
+        self.segments(log, std::slice::from_ref(&range), |start, data| segments.push((start, data.to_vec())))?;
         self.kept.push(Stretch { log: log.to_owned(), range, segments });
         Ok(())
     }
 
-    /// Shows the segments that have a part in a stretch, in order, with where they begin.
-    fn segments(&self, log: &str, range: &Range<u64>, mut each: impl FnMut(u64, &[u8])) -> Result<()> {
+    /// Shows the segments that have a part in some stretches, which are in order, each once, with where they begin.
+    fn segments(&self, log: &str, ranges: &[Range<u64>], mut each: impl FnMut(u64, &[u8])) -> Result<()> {
+        let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
+            return Ok(());
+        };
+        let range = first.start..last.end;
         let holds = |kept: &&Stretch| kept.log == log && kept.range.start <= range.start && range.end <= kept.range.end;
         if let Some(kept) = self.kept.iter().find(holds) {
             kept.segments.iter().for_each(|(start, data)| each(*start, data));
             return Ok(());
         }
-        let args = [param(log), param(range.start as i64), param(range.end as i64)];
-        self.db.each(&RANGE, &self.ns.args_with(self.db, args), |row| {
-            let start: i64 = row.must(1)?;
-            each(start as u64, row.bytes(2)?);
+        let mut shown = None;
+        let show = |row: &mut Row<'_>| {
+            let (start, len) = (row.must::<i64>(1)?, row.must::<i32>(2)?);
+            // A long segment can reach from one stretch into the next. What cannot be unpacked is missing.
+            if shown.replace(start) != Some(start)
+                && let Some(data) = unpack(row.bytes(3)?, len as usize)
+            {
+                each(start as u64, &data);
+            }
             Ok(())
-        })
+        };
+        if ranges.len() == 1 {
+            let args = [param(log), param(range.start as i64), param(range.end as i64)];
+            return self.db.each(&RANGE, &self.ns.args_with(self.db, args), show);
+        }
+        let (starts, ends): (Vec<i64>, Vec<i64>) =
+            ranges.iter().map(|range| (range.start as i64, range.end as i64)).unzip();
+        let args = [param(log), param(starts), param(ends)];
+        self.db.each(&RANGES, &self.ns.args_with(self.db, args), show)
     }
 
     /// The bytes that `pieces` of a log make up, behind `headroom` zeros for the caller's use; `None` where the log does not have
@@ -161,25 +251,23 @@ impl<'a> Logs<'a> {
         }
         wanted.sort_by_key(|extent| extent.start);
         let mut missing: u64 = wanted.iter().map(|extent| extent.end - extent.start).sum();
-        if let (Some(first), Some(last)) = (wanted.first(), wanted.iter().map(|extent| extent.end).max()) {
-            let mut done = 0;
-            self.segments(log, &(first.start..last), |start, data| {
-                let end = start + data.len() as u64;
-                // Extents can overlap; those before `done` are behind this segment.
-                for extent in wanted[done..].iter().take_while(|extent| extent.start < end) {
-                    let (from, to) = (extent.start.max(start), extent.end.min(end));
-                    if from < to {
-                        let at = extent.at + (from - extent.start) as usize;
-                        out[at..at + (to - from) as usize]
-                            .write_copy_of_slice(&data[(from - start) as usize..(to - start) as usize]);
-                        missing -= to - from;
-                    }
+        let mut done = 0;
+        self.segments(log, &ranges(&wanted), |start, data| {
+            let end = start + data.len() as u64;
+            // Extents can overlap; those before `done` are behind this segment.
+            for extent in wanted[done..].iter().take_while(|extent| extent.start < end) {
+                let (from, to) = (extent.start.max(start), extent.end.min(end));
+                if from < to {
+                    let at = extent.at + (from - extent.start) as usize;
+                    out[at..at + (to - from) as usize]
+                        .write_copy_of_slice(&data[(from - start) as usize..(to - start) as usize]);
+                    missing -= to - from;
                 }
-                while wanted.get(done).is_some_and(|extent| extent.end <= end) {
-                    done += 1;
-                }
-            })?;
-        }
+            }
+            while wanted.get(done).is_some_and(|extent| extent.end <= end) {
+                done += 1;
+            }
+        })?;
         if missing > 0 {
             return Ok(None);
         }
@@ -192,7 +280,8 @@ impl<'a> Logs<'a> {
     /// How many of `expected` the log has from `start` on.
     pub fn has_ahead(&self, log: &str, start: u64, expected: &[u8]) -> Result<usize> {
         let mut found = 0;
-        self.segments(log, &(start..start + expected.len() as u64), |at, data| {
+        let wanted = start..start + expected.len() as u64;
+        self.segments(log, std::slice::from_ref(&wanted), |at, data| {
             let next = start + found as u64;
             // The first segment may end where `start` is.
             if (at..at + data.len() as u64).contains(&next) {
@@ -209,4 +298,16 @@ struct Wanted {
     start: u64,
     end: u64,
     at: usize,
+}
+
+/// What to read for these extents, which are ordered by their start: what stands close together at once.
+fn ranges(wanted: &[Wanted]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for extent in wanted {
+        match ranges.last_mut() {
+            Some(last) if extent.start <= last.end + GAP => last.end = last.end.max(extent.end),
+            _ => ranges.push(extent.start..extent.end),
+        }
+    }
+    ranges
 }

@@ -20,8 +20,9 @@ static KNOWN: Statement = Statement::new(
     "SELECT b.digest
      FROM pg_catalog.unnest($4) AS wanted (digest)
      JOIN LATERAL (SELECT s.digest FROM @s.checkpoint_blobs s
-                   WHERE s.thread_id @= $1 AND s.tenant @= $2 AND s.checkpoint_ns @= $3 AND s.digest @>= wanted.digest
-                   ORDER BY s.digest LIMIT 1) AS b ON b.digest @= wanted.digest",
+                   WHERE s.thread_id @= $1 AND s.tenant @= $2 AND s.checkpoint_ns @= $3
+                     AND s.digest @>= wanted.digest AND s.digest @<= wanted.digest
+                   ORDER BY s.digest LIMIT 1) AS b ON true",
     &[TEXT, TEXT, TEXT, BYTESES],
 );
 

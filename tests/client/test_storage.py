@@ -36,7 +36,7 @@ def bracketed(messages):
 
 
 def stored_bytes(calls, thread):
-    [[stored]] = calls.sql("SELECT COALESCE(sum(octet_length(data)), 0) FROM @s.checkpoint_segments WHERE thread_id = %s", thread)
+    [[stored]] = calls.sql("SELECT COALESCE(sum(len), 0) FROM @s.checkpoint_segments WHERE thread_id = %s", thread)
     return int(stored)
 
 
@@ -76,6 +76,23 @@ def test_branches_share_what_they_have_in_common(calls, thread):
         assert channels(calls, thread, id)["m"][2] == value
 
 
+def test_many_branches_of_a_long_thread_cost_what_is_new(calls, thread):
+    """What a branch shares with its base and what it adds come to stand far apart in the log."""
+    common = [message(number) for number in range(100)]
+    put(calls, thread, "base", {"m": ("t", msgpack_list(common))}, {"m": 1})
+    added = 0
+    for branch in range(80):
+        messages, parent = list(common), "base"
+        for turn in range(6):
+            messages.append(message(1000 * (branch + 1) + turn))
+            added += len(messages[-1])
+            id = f"{branch}/{turn}"
+            put(calls, thread, id, {"m": ("t", msgpack_list(messages))}, {"m": 2 + turn}, parent_checkpoint_id=parent)
+            parent = id
+    assert stored_bytes(calls, thread) <= len(msgpack_list(common)) + added
+    assert channels(calls, thread, parent)["m"][2] == msgpack_list(messages)
+
+
 def test_a_fold_appends_to_a_list_without_rewriting_it(calls, thread):
     words = [f'"{number} {noise(number, 200).hex()}"' for number in range(150)]
     calls.value("ckpt_put", thread, f'{{"list": [{", ".join(words[:50])}], "other": 1}}', checkpoint_id="0")
@@ -86,13 +103,13 @@ def test_a_fold_appends_to_a_list_without_rewriting_it(calls, thread):
     [[text]] = calls.sql("SELECT @s.ckpt_state(%s)::text", thread)
     assert text == f'{{"list": [{", ".join(words)}], "other": 148}}'
     [[stored]] = calls.sql(
-        "SELECT sum(octet_length(data)) FROM @s.checkpoint_segments WHERE thread_id = %s AND log = 'list'", thread
+        "SELECT sum(len) FROM @s.checkpoint_segments WHERE thread_id = %s AND log = 'list'", thread
     )
     assert stored <= len(text)
     # A client that sends the whole list goes on from there, and the same list is the same value.
     calls.value("ckpt_put", thread, text)
     [[again]] = calls.sql(
-        "SELECT sum(octet_length(data)) FROM @s.checkpoint_segments WHERE thread_id = %s AND log = 'list'", thread
+        "SELECT sum(len) FROM @s.checkpoint_segments WHERE thread_id = %s AND log = 'list'", thread
     )
     assert again == stored
 
@@ -108,6 +125,25 @@ def test_damage_is_named(calls, thread):
         with refused("XX001") as refusal:
             calls.rows("ckpt_get_typed", thread)
         assert refusal.message == f'channel "m" of checkpoint "id" of thread "{thread}" is damaged'
+
+
+def test_text_is_packed_and_what_nothing_makes_smaller_is_not(calls, thread):
+    text = b" ".join(b"%d of the agents remember what the others forgot;" % number for number in range(2000))
+    put(calls, thread, "text", {"m": ("t", text)})
+    put(calls, thread, "noise", {"m": ("t", noise(7, len(text)))}, {"m": 2})
+    sizes = calls.sql(
+        "SELECT octet_length(data) AS stored, len FROM @s.checkpoint_segments WHERE thread_id = %s ORDER BY start", thread
+    )
+    [(packed, text_len), (stored, noise_len)] = sizes
+    assert packed < text_len / 3
+    assert stored == noise_len
+    assert channels(calls, thread, "text")["m"][2] == text
+    for damage in ("substr(data, 1, octet_length(data) - 1)", "overlay(data PLACING '\\x000000' FROM 200)", "data || '\\x00'"):
+        with calls.connection.transaction(force_rollback=True):
+            calls.sql(f"UPDATE @s.checkpoint_segments SET data = {damage} WHERE thread_id = %s AND start = 0 RETURNING 1", thread)
+            with refused("XX001") as refusal:
+                calls.rows("ckpt_get_typed", thread, checkpoint_id="text")
+        assert refusal.message == f'channel "m" of checkpoint "text" of thread "{thread}" is damaged'
 
 
 def test_a_value_over_many_segments(calls, thread):

@@ -167,7 +167,7 @@ def test_what_arrives_as_a_write_and_then_in_the_state_is_stored_once(calls, thr
     put(calls, thread, "a", {})
     put_writes(calls, thread, "a", "task", [("documents", "msgpack", documents)])
     put(calls, thread, "b", {"documents": ("msgpack", documents)})
-    [[stored]] = calls.sql("SELECT sum(octet_length(data)) FROM @s.checkpoint_segments WHERE thread_id = %s", thread)
+    [[stored]] = calls.sql("SELECT sum(len) FROM @s.checkpoint_segments WHERE thread_id = %s", thread)
     assert stored <= len(documents)
     assert channels(calls, thread)["documents"][2] == writes(calls, thread, "a")[0][4] == documents
 
@@ -247,5 +247,5 @@ def test_encrypted_values_cost_what_they_are(calls, thread):
         total += len(value)
         put(calls, thread, f"{turn:03}", {"m": ("msgpack+aes", value)}, {"m": turn})
         assert channels(calls, thread)["m"][2] == value
-    [[stored]] = calls.sql("SELECT sum(octet_length(data)) FROM @s.checkpoint_segments WHERE thread_id = %s", thread)
+    [[stored]] = calls.sql("SELECT sum(len) FROM @s.checkpoint_segments WHERE thread_id = %s", thread)
     assert stored <= total
