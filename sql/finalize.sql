@@ -42,8 +42,20 @@ COMMENT ON FUNCTION @extschema@.ckpt_messages(text, bigint, bigint, integer) IS
     'The message log of a thread, in order';
 COMMENT ON FUNCTION @extschema@.ckpt_rewind(text, bigint) IS
     'Remove the messages after a seq; returns how many';
-COMMENT ON FUNCTION @extschema@.ckpt_window(text, integer, json, json, boolean) IS
-    'What the model should read: preamble, the last whole exchanges, marker, final turn';
+COMMENT ON FUNCTION @extschema@.ckpt_window(text, integer, integer, json, json, boolean, boolean) IS
+    'What the model should read: preamble, summary, the last whole exchanges, marker, final turn';
+COMMENT ON FUNCTION @extschema@.ckpt_load(json, integer, integer, json, json, boolean, boolean) IS
+    'The window as a message array, from a thread id, a history in one string, or a list of messages';
+COMMENT ON FUNCTION @extschema@.ckpt_strip(text) IS
+    'The text without what the rules of checkpoint_markup leave out';
+COMMENT ON FUNCTION @extschema@.ckpt_check_markup(text, text, text, text) IS
+    'Whether a markup rule can be used: true, or an error that says why not';
+COMMENT ON FUNCTION @extschema@.ckpt_tokens(text, text) IS
+    'How many tokens a text is in o200k_base or cl100k_base';
+COMMENT ON FUNCTION @extschema@.ckpt_summary_due(text, integer, integer, interval) IS
+    'Whether what lies before the window needs a summary: the job, for one caller at a time, or no row';
+COMMENT ON FUNCTION @extschema@.ckpt_put_summary(text, bigint, text, interval, bigint) IS
+    'Keep a summary of the first messages of a thread''s log';
 COMMENT ON FUNCTION @extschema@.ckpt_grant(text, text) IS
     'Give a role ''read'' or ''write'' on the extension''s functions and tables';
 COMMENT ON FUNCTION @extschema@.ckpt_revoke(text) IS

@@ -14,7 +14,8 @@ BEGIN
     FROM pg_catalog.pg_class c
     WHERE c.relnamespace = '@extschema@'::pg_catalog.regnamespace
       AND c.relname = ANY (ARRAY['checkpoint_heads', 'checkpoints', 'checkpoint_blobs', 'checkpoint_segments', 'checkpoint_writes',
-                                 'checkpoint_logs', 'checkpoint_messages', 'checkpoint_grants'])
+                                 'checkpoint_logs', 'checkpoint_messages', 'checkpoint_summaries', 'checkpoint_markup',
+                                 'checkpoint_grants'])
     ORDER BY c.relname
     LIMIT 1;
     IF FOUND THEN

@@ -5,7 +5,8 @@
 -- `checkpoint_blobs` that snapshots share: recipes over the bytes in `checkpoint_segments`. What the tasks of a step produced before the step was folded into a checkpoint
 -- stands in `checkpoint_writes`. `checkpoint_heads` has one row per thread and namespace: which checkpoint is the latest; it
 -- is also the lock that every writer of that namespace takes first. Beside the state, a thread may have a message log:
--- `checkpoint_messages`, numbered by the counter in `checkpoint_logs`, which is the lock of its writers.
+-- `checkpoint_messages`, numbered by the counter in `checkpoint_logs`, which is the lock of its writers, and
+-- `checkpoint_summaries` of its beginning. (`checkpoint_markup`, in markup.sql, says what is left out when messages are read.)
 --
 -- Every key begins (thread_id, tenant), so that a router can shard on the thread, and no foreign key crosses threads; the
 -- functions keep the rows consistent. Identifiers compare by bytes (COLLATE "C"). Large columns are compressed by lz4.
@@ -116,16 +117,24 @@ COMMENT ON COLUMN @extschema@.checkpoint_writes.task_path IS 'Writes are folded 
 COMMENT ON COLUMN @extschema@.checkpoint_writes.value_type IS 'How to read the value: json, or mark for the finish mark of a task without writes, or the type tag of a framework''s serializer';
 
 CREATE TABLE @extschema@.checkpoint_logs (
-    thread_id  text        COLLATE "C" NOT NULL,
-    tenant     text        COLLATE "C" NOT NULL,
-    last_seq   bigint      NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    thread_id     text        COLLATE "C" NOT NULL,
+    tenant        text        COLLATE "C" NOT NULL,
+    last_seq      bigint      NOT NULL,
+    message_count bigint      NOT NULL,
+    edits         bigint      NOT NULL DEFAULT 0,
+    lease_seq     bigint,
+    lease_until   timestamptz,
+    created_at    timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     PRIMARY KEY (thread_id, tenant)
 ) WITH (fillfactor = 70);
 
 COMMENT ON TABLE  @extschema@.checkpoint_logs IS 'One row per message log: its counter, and the lock of its writers';
 COMMENT ON COLUMN @extschema@.checkpoint_logs.created_at IS 'When the log was begun: tells it from one that was deleted';
 COMMENT ON COLUMN @extschema@.checkpoint_logs.last_seq IS 'The last seq given out; never goes back';
+COMMENT ON COLUMN @extschema@.checkpoint_logs.message_count IS 'How many messages it has';
+COMMENT ON COLUMN @extschema@.checkpoint_logs.edits IS 'Counts the edits and rewinds of messages that a summary in the making covers';
+COMMENT ON COLUMN @extschema@.checkpoint_logs.lease_seq IS 'The last message that the summary in the making covers';
+COMMENT ON COLUMN @extschema@.checkpoint_logs.lease_until IS 'Until when nobody else gets the job of making it; NULL when it was made, or its messages changed';
 
 CREATE TABLE @extschema@.checkpoint_messages (
     thread_id      text        COLLATE "C" NOT NULL,
@@ -134,6 +143,8 @@ CREATE TABLE @extschema@.checkpoint_messages (
     msg_id         text        COLLATE "C" NOT NULL,
     role           text        COLLATE "C" NOT NULL,
     opens_exchange boolean     NOT NULL,
+    message_count  bigint      NOT NULL,
+    tokens         integer     NOT NULL,
     turn           text        COLLATE "C" NOT NULL,
     message        json        COMPRESSION lz4 NOT NULL,
     created_at     timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
@@ -145,8 +156,26 @@ CREATE UNIQUE INDEX checkpoint_messages_by_id ON @extschema@.checkpoint_messages
 COMMENT ON TABLE  @extschema@.checkpoint_messages IS 'The message log of a thread: what the model sees';
 COMMENT ON COLUMN @extschema@.checkpoint_messages.seq IS 'Order in the thread, from 1, without gaps but for rewinds';
 COMMENT ON COLUMN @extschema@.checkpoint_messages.opens_exchange IS 'Whether it is a user message that opens an exchange';
+COMMENT ON COLUMN @extschema@.checkpoint_messages.message_count IS 'How many messages the log has up to this one';
+COMMENT ON COLUMN @extschema@.checkpoint_messages.tokens IS 'How many tokens (o200k_base) a model reads in it, markup and all';
 COMMENT ON COLUMN @extschema@.checkpoint_messages.turn IS 'The turn (request id) it was appended with; empty if none';
 COMMENT ON COLUMN @extschema@.checkpoint_messages.message IS 'The message as given';
+
+CREATE TABLE @extschema@.checkpoint_summaries (
+    thread_id     text        COLLATE "C" NOT NULL,
+    tenant        text        COLLATE "C" NOT NULL,
+    seq           bigint      NOT NULL,
+    message_count bigint      NOT NULL,
+    summary       text        COMPRESSION lz4 NOT NULL,
+    expires_at    timestamptz,
+    created_at    timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    PRIMARY KEY (thread_id, tenant, seq)
+);
+
+COMMENT ON TABLE  @extschema@.checkpoint_summaries IS 'Summaries of the beginning of a message log, by the caller''s model; gone when a message that they cover changes';
+COMMENT ON COLUMN @extschema@.checkpoint_summaries.seq IS 'The last message that it covers';
+COMMENT ON COLUMN @extschema@.checkpoint_summaries.message_count IS 'How many messages it covers';
+COMMENT ON COLUMN @extschema@.checkpoint_summaries.expires_at IS 'When it counts no more; NULL for never';
 
 CREATE TABLE @extschema@.checkpoint_grants (
     role_name    text    PRIMARY KEY,
@@ -166,9 +195,11 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_segments', ''
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_writes', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_logs', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_messages', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_summaries', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_grants', '');
 
 REVOKE ALL ON
     @extschema@.checkpoint_heads, @extschema@.checkpoints, @extschema@.checkpoint_blobs,
-    @extschema@.checkpoint_segments, @extschema@.checkpoint_writes, @extschema@.checkpoint_logs, @extschema@.checkpoint_messages, @extschema@.checkpoint_grants
+    @extschema@.checkpoint_segments, @extschema@.checkpoint_writes, @extschema@.checkpoint_logs, @extschema@.checkpoint_messages,
+    @extschema@.checkpoint_summaries, @extschema@.checkpoint_grants
 FROM PUBLIC;

@@ -5,6 +5,7 @@ use crate::guc;
 use crate::json::{Shallow, shallow};
 use crate::json_types::JsonText;
 use crate::model::writes::OnConflict;
+use pgrx::datum::Interval;
 
 const MAX_THREAD_ID: usize = 512;
 const MAX_NAMESPACE: usize = 1024;
@@ -93,6 +94,18 @@ pub fn max_rows(value: Option<i32>) -> Result<Option<i64>> {
             .hint("Leave it out, or pass NULL, for all rows.")),
         rows => Ok(rows.map(i64::from)),
     }
+}
+
+/// A length of time, which must not be NULL.
+pub fn positive_interval(argument: &str, value: Option<Interval>) -> Result<Interval> {
+    let value = required(argument, value)?;
+    let parts = [i64::from(value.months()), i64::from(value.days()), value.micros()];
+    if parts.iter().any(|part| *part < 0) || parts.iter().all(|part| *part == 0) {
+        return Err(Error::invalid(format!("{argument} must be positive"))
+            .detail("It is a length of time.")
+            .hint("Pass an interval such as '10 minutes' or '7 days'."));
+    }
+    Ok(value)
 }
 
 /// A JSON argument, which must not be NULL and not over the size limit.

@@ -94,6 +94,13 @@ impl Error {
             ))
     }
 
+    pub fn no_log(thread_id: &str) -> Self {
+        let message = format!("thread \"{thread_id}\" has no messages");
+        Error::new(PgSqlErrorCode::ERRCODE_NO_DATA_FOUND, message)
+            .detail("Nothing was appended under this thread id and tenant, or it was deleted.")
+            .hint("ckpt_append begins a log.")
+    }
+
     pub fn no_role(role: &str) -> Self {
         let quoted = crate::spi::quote_identifier(role);
         Error::new(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, format!("role \"{role}\" does not exist"))

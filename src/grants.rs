@@ -19,7 +19,8 @@ static ROLE: Statement = Statement::new(
     &[TEXT],
 );
 
-// The extension's tables and functions, each with the privileges of a level on it.
+// The extension's tables and functions, each with the privileges of a level on it. The rules of checkpoint_markup are for all
+// sessions, so only the owner changes them.
 static OBJECTS: Statement = Statement::new(
     "WITH member (classid, objid) AS (
          SELECT d.classid, d.objid
@@ -29,7 +30,7 @@ static OBJECTS: Statement = Statement::new(
            AND e.extname @= 'checkpointer'
      )
      SELECT pg_catalog.format('TABLE %I.%I', n.nspname, c.relname),
-            CASE WHEN $1 @= 'read' THEN 'SELECT' ELSE 'SELECT, INSERT, UPDATE, DELETE' END
+            CASE WHEN $1 @= 'read' OR c.relname @= 'checkpoint_markup' THEN 'SELECT' ELSE 'SELECT, INSERT, UPDATE, DELETE' END
      FROM member m
      JOIN pg_catalog.pg_class c ON m.classid @= 'pg_catalog.pg_class'::pg_catalog.regclass AND m.objid @= c.oid
      JOIN pg_catalog.pg_namespace n ON n.oid @= c.relnamespace

@@ -1,6 +1,9 @@
 //! The extension's settings.
 
+use crate::error::{Error, Result};
+use pgrx::datum::TimestampWithTimeZone;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
+use pgrx::pg_sys;
 use std::ffi::CString;
 
 /// The tenant whose rows a session reads and writes; part of every key.
@@ -13,6 +16,9 @@ pub static INLINE_LIMIT: GucSetting<i32> = GucSetting::<i32>::new(1024);
 
 /// The largest JSON argument, in kB: checked before it is read, so that one request cannot take the memory of a backend.
 pub static MAX_JSON_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
+
+/// What time it is for summaries and their leases: the server's clock where this is empty. For tests, which would have to wait.
+pub static CLOCK: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 
 pub fn init() {
     GucRegistry::define_string_guc(
@@ -43,12 +49,37 @@ pub fn init() {
         GucContext::Userset,
         GucFlags::UNIT_KB,
     );
+    GucRegistry::define_string_guc(
+        c"checkpointer.clock",
+        c"The time for summaries and their leases, for tests.",
+        c"Empty for the server's clock.",
+        &CLOCK,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
     // SAFETY: called once from _PG_init, with a C string that lives for ever.
     unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"checkpointer".as_ptr()) };
 }
 
 pub fn tenant() -> String {
     TENANT.get().and_then(|tenant| tenant.into_string().ok()).unwrap_or_default()
+}
+
+/// The time at which the calling statement began, unless `checkpointer.clock` sets another.
+pub fn now() -> Result<TimestampWithTimeZone> {
+    let set = CLOCK.get().and_then(|clock| clock.into_string().ok()).filter(|clock| !clock.is_empty());
+    let bad = || {
+        Error::invalid("checkpointer.clock is no time")
+            .detail("It is a setting for tests.")
+            .hint("Set it to a timestamp with time zone, or to nothing for the server's clock.")
+    };
+    match set {
+        Some(clock) => clock.parse().map_err(|_| bad()),
+        // SAFETY: reads a variable of the session.
+        None => {
+            TimestampWithTimeZone::try_from(unsafe { pg_sys::GetCurrentStatementStartTimestamp() }).map_err(|_| bad())
+        }
+    }
 }
 
 pub fn inline_limit() -> usize {

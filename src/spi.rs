@@ -26,6 +26,8 @@ pub const BIGINTS: Oid = pg_sys::INT8ARRAYOID;
 pub const BOOL: Oid = pg_sys::BOOLOID;
 pub const BOOLS: Oid = pg_sys::BOOLARRAYOID;
 pub const INTERVAL: Oid = pg_sys::INTERVALOID;
+pub const INT: Oid = pg_sys::INT4OID;
+pub const TIMESTAMPTZ: Oid = pg_sys::TIMESTAMPTZOID;
 pub const JSON: Oid = pg_sys::JSONOID;
 
 /// SQL with its parameter types. Made as a `static`: its address is the key of its plan.
@@ -393,20 +395,23 @@ unsafe extern "C-unwind" fn start_up(_: *mut pg_sys::DestReceiver, _: i32, _: pg
 
 unsafe extern "C-unwind" fn do_nothing(_: *mut pg_sys::DestReceiver) {}
 
-/// How plans are made while this lives: they go by the keys. Every statement finds its rows by the beginning of one, but on a table
+/// How plans are made while this lives: they go by the keys, and are not compiled. Every statement finds its rows by the beginning of one, but on a table
 /// that is still small, or was when it was analysed, the planner prefers to read it all, and a session would keep that plan
 /// while the table grows. A plan can be made anew whenever it is run, so this is set for each run, and not by
-/// `set_config_option`, which costs as much as a small statement.
+/// `set_config_option`, which costs as much as a small statement. Where there is no other way than to read a table, the planner takes
+/// it as very dear, and would have it compiled, in 30 ms at each run.
 struct Planning {
     enable_seqscan: bool,
+    jit_enabled: bool,
 }
 
 impl Planning {
     fn begin() -> Planning {
         // SAFETY: a setting of this session, which has one thread; put back when this is dropped, also while a panic unwinds.
         unsafe {
-            let planning = Planning { enable_seqscan: pg_sys::enable_seqscan };
+            let planning = Planning { enable_seqscan: pg_sys::enable_seqscan, jit_enabled: pg_sys::jit_enabled };
             pg_sys::enable_seqscan = false;
+            pg_sys::jit_enabled = false;
             planning
         }
     }
@@ -415,7 +420,10 @@ impl Planning {
 impl Drop for Planning {
     fn drop(&mut self) {
         // SAFETY: as above.
-        unsafe { pg_sys::enable_seqscan = self.enable_seqscan };
+        unsafe {
+            pg_sys::enable_seqscan = self.enable_seqscan;
+            pg_sys::jit_enabled = self.jit_enabled;
+        }
     }
 }
 

@@ -1,14 +1,16 @@
 //! `ckpt_append`: adds messages to the log, each once however often it is sent.
 
 use super::read::said;
+use super::summary;
 use super::{message_error, parse_messages};
 use crate::args;
 use crate::error::{Error, Result};
 use crate::json_types::JsonText;
 use crate::model::id::message_id;
 use crate::model::message::{Message, OwnedBody};
+use crate::model::tokens;
 use crate::model::writes::OnConflict;
-use crate::spi::{BIGINT, BIGINTS, BOOL, BOOLS, Db, JSON, Statement, TEXT, TEXTS, json_param, param};
+use crate::spi::{BIGINT, BIGINTS, BOOL, BOOLS, Db, INT, INTS, JSON, Statement, TEXT, TEXTS, json_param, param};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::collections::HashMap;
@@ -28,30 +30,33 @@ static KNOWN: Statement = Statement::new(
 
 // Takes the lock of the log, making it at the first touch, and the numbers for so many messages.
 static RESERVE: Statement = Statement::new(
-    "INSERT INTO @s.checkpoint_logs AS l (thread_id, tenant, last_seq) VALUES ($1, $2, $3)
-     ON CONFLICT (thread_id, tenant) DO UPDATE SET last_seq = l.last_seq @+ $3
-     RETURNING l.last_seq, l.created_at",
+    "INSERT INTO @s.checkpoint_logs AS l (thread_id, tenant, last_seq, message_count) VALUES ($1, $2, $3, $3)
+     ON CONFLICT (thread_id, tenant) DO UPDATE
+     SET last_seq = l.last_seq @+ $3, message_count = l.message_count @+ $3
+     RETURNING l.last_seq, l.created_at, l.message_count",
     &[TEXT, TEXT, BIGINT],
 );
 
 // Gives back numbers that are not used after all, in the transaction that took them.
 static GIVE_BACK: Statement = Statement::new(
-    "UPDATE @s.checkpoint_logs AS l SET last_seq = l.last_seq @- $3 WHERE l.thread_id @= $1 AND l.tenant @= $2",
+    "UPDATE @s.checkpoint_logs AS l SET last_seq = l.last_seq @- $3, message_count = l.message_count @- $3
+     WHERE l.thread_id @= $1 AND l.tenant @= $2",
     &[TEXT, TEXT, BIGINT],
 );
 
 static INSERT: Statement = Statement::new(
-    "INSERT INTO @s.checkpoint_messages (thread_id, tenant, turn, seq, msg_id, role, opens_exchange, message)
-     SELECT $1, $2, $3, new.seq, new.msg_id, new.role, new.opens_exchange, new.message::pg_catalog.json
+    "INSERT INTO @s.checkpoint_messages
+         (thread_id, tenant, turn, seq, message_count, msg_id, role, opens_exchange, tokens, message)
+     SELECT $1, $2, $3, new.seq, new.seq @- $9, new.msg_id, new.role, new.opens_exchange, new.tokens, new.message::pg_catalog.json
      FROM ROWS FROM (pg_catalog.unnest($4), pg_catalog.unnest($5), pg_catalog.unnest($6), pg_catalog.unnest($7),
-                     pg_catalog.unnest($8)) AS new (seq, msg_id, role, opens_exchange, message)",
-    &[TEXT, TEXT, TEXT, BIGINTS, TEXTS, TEXTS, BOOLS, TEXTS],
+                     pg_catalog.unnest($8), pg_catalog.unnest($10)) AS new (seq, msg_id, role, opens_exchange, message, tokens)",
+    &[TEXT, TEXT, TEXT, BIGINTS, TEXTS, TEXTS, BOOLS, TEXTS, BIGINT, INTS],
 );
 
 static REPLACE: Statement = Statement::new(
-    "UPDATE @s.checkpoint_messages AS m SET role = $4, opens_exchange = $5, message = $6
+    "UPDATE @s.checkpoint_messages AS m SET role = $4, opens_exchange = $5, message = $6, tokens = $7
      WHERE m.thread_id @= $1 AND m.tenant @= $2 AND m.seq @= $3",
-    &[TEXT, TEXT, BIGINT, TEXT, BOOL, JSON],
+    &[TEXT, TEXT, BIGINT, TEXT, BOOL, JSON, INT],
 );
 
 /// Appends messages in order, all or none. A message that the log has gives its `seq` and `inserted = false`; ephemeral ones
@@ -104,6 +109,11 @@ struct Known {
 }
 
 impl New<'_> {
+    fn tokens(&self) -> Result<i32> {
+        let count = tokens::of_message(self.text).map_err(|error| Error::json("messages", self.text, &error))?;
+        Ok(i32::try_from(count).unwrap_or(i32::MAX))
+    }
+
     fn as_known(&self, seq: i64) -> Known {
         Known { seq, role: self.message.role.clone(), body: self.body.clone() }
     }
@@ -129,8 +139,11 @@ impl Append<'_> {
         let reserved = new.len() as i64;
         let [thread_id, tenant] = self.log();
         let args = [thread_id, tenant, param(reserved)];
-        let reservation = self.db.write_one(&RESERVE, &args, |row| Ok((row.must::<i64>(1)?, row.get(2)?)))?;
-        let (last_seq, created_at) = reservation.unwrap_or((reserved, None));
+        let reservation =
+            self.db.write_one(&RESERVE, &args, |row| Ok((row.must::<i64>(1)?, row.get(2)?, row.must::<i64>(3)?)))?;
+        let (last_seq, created_at, message_count) = reservation.unwrap_or((reserved, None, reserved));
+        // How many seqs were taken back by rewinds.
+        let rewound = last_seq - message_count;
         // Again, under the lock: what was known may have been rewound or deleted, and what was not may have come. Where nothing
         // was known and nothing was appended since, nothing is known.
         let unchanged = before == (last_seq - reserved, created_at);
@@ -153,7 +166,7 @@ impl Append<'_> {
                             OnConflict::Error => return Err(self.conflict(&new.id, seq)),
                             OnConflict::Keep => {}
                             OnConflict::Replace => {
-                                self.insert(&std::mem::take(&mut inserts))?;
+                                self.insert(&std::mem::take(&mut inserts), rewound)?;
                                 self.replace(seq, new)?;
                                 known.insert(new.id.clone(), new.as_known(seq));
                             }
@@ -163,7 +176,7 @@ impl Append<'_> {
                 }
             }
         }
-        self.insert(&inserts)?;
+        self.insert(&inserts, rewound)?;
         let unused = last_seq + 1 - next_seq;
         if unused > 0 {
             let [thread_id, tenant] = self.log();
@@ -219,7 +232,7 @@ impl Append<'_> {
         Ok((known, log))
     }
 
-    fn insert(&self, inserts: &[(i64, &New<'_>)]) -> Result<()> {
+    fn insert(&self, inserts: &[(i64, &New<'_>)], rewound: i64) -> Result<()> {
         if inserts.is_empty() {
             return Ok(());
         }
@@ -233,6 +246,8 @@ impl Append<'_> {
             param(inserts.iter().map(|(_, new)| new.message.role.as_str()).collect::<Vec<_>>()),
             param(inserts.iter().map(|(_, new)| new.message.opens_exchange).collect::<Vec<_>>()),
             param(inserts.iter().map(|(_, new)| new.text).collect::<Vec<_>>()),
+            param(rewound),
+            param(inserts.iter().map(|(_, new)| new.tokens()).collect::<Result<Vec<_>>>()?),
         ];
         self.db.execute(&INSERT, &args)?;
         Ok(())
@@ -247,9 +262,10 @@ impl Append<'_> {
             param(new.message.role.as_str()),
             param(new.message.opens_exchange),
             json_param(new.text),
+            param(new.tokens()?),
         ];
         self.db.execute(&REPLACE, &args)?;
-        Ok(())
+        summary::forget_from(self.db, self.thread_id, seq)
     }
 
     fn conflict(&self, id: &str, seq: i64) -> Error {

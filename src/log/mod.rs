@@ -1,9 +1,16 @@
 //! Pattern B: the message log of a thread, and the window of it that a model reads.
 
+pub use tokens::warm_up;
+
 mod append;
+mod load;
+mod markup;
 mod msg_id;
 mod read;
 mod rewind;
+mod summary;
+mod tokens;
+mod walk;
 mod window;
 
 use crate::args;

@@ -9,7 +9,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 static MESSAGES: Statement = Statement::new(
-    "SELECT m.seq, m.msg_id, m.role, m.turn, m.message::pg_catalog.text, m.created_at FROM @s.checkpoint_messages m
+    "SELECT m.seq, m.msg_id, m.role, m.turn, m.message::pg_catalog.text, m.tokens, m.created_at FROM @s.checkpoint_messages m
      WHERE m.thread_id @= $1 AND m.tenant @= $2
        AND m.seq @> $3 AND m.seq @< $4
      ORDER BY m.seq LIMIT $5",
@@ -34,6 +34,7 @@ fn ckpt_messages(
             name!(content, Option<String>),
             name!(message, JsonResult),
             name!(turn, String),
+            name!(tokens, i32),
             name!(created_at, Option<TimestampWithTimeZone>),
         ),
     >,
@@ -52,28 +53,33 @@ fn ckpt_messages(
     let rows = db.read(&MESSAGES, &args, |row| {
         let text: String = row.must(5)?;
         let content = parse_stored(thread_id, &text)?.content;
-        Ok((row.must(1)?, row.must(2)?, row.must(3)?, content, JsonResult(text), row.must(4)?, row.get(6)?))
+        let (turn, tokens) = (row.must(4)?, row.must(6)?);
+        Ok((row.must(1)?, row.must(2)?, row.must(3)?, content, JsonResult(text), turn, tokens, row.get(7)?))
     })?;
     Ok(TableIterator::new(rows))
 }
 
-/// A message that the log holds.
+/// What the log knows of a message that it holds.
 pub struct Stored {
     pub seq: i64,
     pub msg_id: String,
-    pub text: String,
-    pub message: Message,
+    /// How many messages the log has up to this one.
+    pub message_count: i64,
+    pub tokens: i32,
 }
 
 impl Stored {
-    /// From the columns `seq, msg_id, message::text`.
-    pub fn from_row(thread_id: &str, row: &mut Row<'_>) -> Result<Stored> {
+    /// From the columns `seq, msg_id, message::text, message_count, tokens`, with the message.
+    pub fn with_text(thread_id: &str, row: &mut Row<'_>) -> Result<(String, Message, Stored)> {
         let text: String = row.must(3)?;
-        Ok(Stored { seq: row.must(1)?, msg_id: row.must(2)?, message: parse_stored(thread_id, &text)?, text })
+        let message = parse_stored(thread_id, &text)?;
+        let stored =
+            Stored { seq: row.must(1)?, msg_id: row.must(2)?, message_count: row.must(4)?, tokens: row.must(5)? };
+        Ok((text, message, stored))
     }
 }
 
-fn parse_stored(thread_id: &str, text: &str) -> Result<Message> {
+pub fn parse_stored(thread_id: &str, text: &str) -> Result<Message> {
     Message::parse(text).map_err(|_| damaged(thread_id))
 }
 

@@ -1,16 +1,23 @@
 //! `ckpt_rewind`: takes back the tail of the log.
 
+use super::summary;
 use crate::args;
 use crate::error::{Error, Result};
 use crate::spi::{BIGINT, Db, Statement, TEXT, param};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-// Writes the log's row, which locks it against appends and gives 40001 to those with an older snapshot; the counter stays as
-// it is, so that no seq is used again.
+// Writes the log's row, which locks it against appends and gives 40001 to those with an older snapshot; the counter of seqs stays as
+// it is, so that none is used again.
 static LOCK: Statement = Statement::new(
     "UPDATE @s.checkpoint_logs AS l SET last_seq = l.last_seq WHERE l.thread_id @= $1 AND l.tenant @= $2",
     &[TEXT, TEXT],
+);
+
+static COUNT: Statement = Statement::new(
+    "UPDATE @s.checkpoint_logs AS l SET message_count = l.message_count @- $3
+     WHERE l.thread_id @= $1 AND l.tenant @= $2",
+    &[TEXT, TEXT, BIGINT],
 );
 
 static REMOVE: Statement = Statement::new(
@@ -18,7 +25,8 @@ static REMOVE: Statement = Statement::new(
     &[TEXT, TEXT, BIGINT],
 );
 
-/// Removes the messages after a seq and returns how many there were; 0 for a thread without a log.
+/// Removes the messages after a seq, with the summaries that cover any of them, and returns how many messages there were; 0 for a
+/// thread without a log.
 #[pg_extern(volatile, parallel_unsafe)]
 fn ckpt_rewind(
     fcinfo: pg_sys::FunctionCallInfo,
@@ -40,5 +48,10 @@ fn rewind(db: &Db, thread_id: &str, after_seq: i64) -> Result<i64> {
     if db.execute(&LOCK, &[param(thread_id), param(db.tenant.as_str())])? == 0 {
         return Ok(0);
     }
-    Ok(db.execute(&REMOVE, &[param(thread_id), param(db.tenant.as_str()), param(after_seq)])? as i64)
+    let removed = db.execute(&REMOVE, &[param(thread_id), param(db.tenant.as_str()), param(after_seq)])? as i64;
+    if removed > 0 {
+        db.execute(&COUNT, &[param(thread_id), param(db.tenant.as_str()), param(removed)])?;
+        summary::forget_from(db, thread_id, after_seq.saturating_add(1))?;
+    }
+    Ok(removed)
 }

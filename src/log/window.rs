@@ -1,55 +1,38 @@
-//! `ckpt_window`: what the model should read. Reads the final turn and about as many messages before it as are asked for,
-//! however long the log is.
+//! `ckpt_window`: what the model should read.
 
-use super::read::{Stored, said};
+use super::markup::cleaner;
+use super::summary;
+use super::walk::{Frame, Said, Walk};
 use super::{message_error, parse_message, parse_messages};
 use crate::args;
 use crate::error::{Error, Result};
 use crate::json::quote;
 use crate::json_types::{JsonResult, JsonText};
-use crate::model::message::Message;
-use crate::model::window::{Entry, Selection, marker_text};
-use crate::spi::{BIGINT, Db, Statement, TEXT, param};
+use crate::model::cleaning::cleaned;
+use crate::model::markup::Cleaner;
+use crate::model::message::{Message, Speaker};
+use crate::model::window::{Groups, newest_within};
+use crate::model::{notes, tokens};
+use crate::spi::Db;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use std::rc::Rc;
 
-// Newest first, from below a seq.
-static BACKWARD: Statement = Statement::new(
-    "SELECT m.seq, m.msg_id, m.message::pg_catalog.text FROM @s.checkpoint_messages m
-     WHERE m.thread_id @= $1 AND m.tenant @= $2 AND m.seq @< $3
-     ORDER BY m.seq DESC LIMIT $4",
-    &[TEXT, TEXT, BIGINT, BIGINT],
-);
+type WindowRow = (i32, String, String, Option<String>, Option<String>, Option<i64>, i32, JsonResult);
 
-static OPENING_BEFORE: Statement = Statement::new(
-    "SELECT m.seq, m.msg_id, m.message::pg_catalog.text FROM @s.checkpoint_messages m
-     WHERE m.thread_id @= $1 AND m.tenant @= $2 AND m.seq @< $3 AND m.opens_exchange
-     ORDER BY m.seq DESC LIMIT 1",
-    &[TEXT, TEXT, BIGINT],
-);
-
-static OLDEST_BEFORE: Statement = Statement::new(
-    "SELECT m.seq, m.msg_id, m.message::pg_catalog.text FROM @s.checkpoint_messages m
-     WHERE m.thread_id @= $1 AND m.tenant @= $2 AND m.seq @< $3
-     ORDER BY m.seq LIMIT 1",
-    &[TEXT, TEXT, BIGINT],
-);
-
-/// How many messages one query of the walk fetches at least.
-const PAGE: usize = 32;
-
-type WindowRow = (i32, String, String, Option<String>, Option<String>, Option<i64>, JsonResult);
-
-/// The preamble, the last whole exchanges of at most `size` messages, a marker, and the final turn.
+/// The preamble, a summary of what lies before, the last whole exchanges of at most `size` messages, a marker, and the final turn;
+/// with `max_tokens` so much of that as fits.
 ///
-/// Errors: 22004, 22023, 54000 for arguments.
+/// Errors: 22004, 22023, 54000 for arguments; 54000 where preamble, marker and final turn alone are over `max_tokens`.
 #[pg_extern(stable, parallel_safe)]
 fn ckpt_window(
     fcinfo: pg_sys::FunctionCallInfo,
     thread_id: Option<&str>,
     size: default!(Option<i32>, "60"),
+    max_tokens: default!(Option<i32>, "NULL"),
     current: default!(Option<JsonText<'_>>, "NULL"),
     preamble: default!(Option<JsonText<'_>>, "NULL"),
+    strip: default!(Option<bool>, "true"),
     marker: default!(Option<bool>, "true"),
 ) -> std::result::Result<
     TableIterator<
@@ -61,26 +44,64 @@ fn ckpt_window(
             name!(content, Option<String>),
             name!(msg_id, Option<String>),
             name!(seq, Option<i64>),
+            name!(tokens, i32),
             name!(message, JsonResult),
         ),
     >,
     ErrorReport,
 > {
     let thread_id = args::thread_id(thread_id)?;
+    let options = Options::of_args(size, max_tokens, current, preamble, strip, marker)?;
+    let db = Db::of_call(fcinfo)?;
+    let walk = Walk::new(&db, Some(thread_id), options.size);
+    let lines = window(&db, Some(thread_id), walk, options)?;
+    let rows = lines.into_iter().zip(1..).map(|(line, ordinal)| line.into_row(ordinal));
+    Ok(TableIterator::new(rows.collect::<Vec<WindowRow>>()))
+}
+
+/// How a window is to be made.
+pub struct Options<'a> {
+    pub size: usize,
+    max_tokens: Option<u64>,
+    pub current: Vec<(&'a str, Message)>,
+    preamble: Vec<(&'a str, Message)>,
+    strip: bool,
+    marker: bool,
+}
+
+impl<'a> Options<'a> {
+    pub fn of_args(
+        size: Option<i32>,
+        max_tokens: Option<i32>,
+        current: Option<JsonText<'a>>,
+        preamble: Option<JsonText<'a>>,
+        strip: Option<bool>,
+        marker: Option<bool>,
+    ) -> Result<Options<'a>> {
+        let max_tokens = max_tokens.map(|most| match u64::try_from(most) {
+            Ok(most) if most > 0 => Ok(most),
+            _ => Err(Error::invalid(format!("max_tokens must be positive: {most}"))
+                .detail("It is the most tokens that the whole window may have.")
+                .hint("Leave it out, or pass NULL, for no limit.")),
+        });
+        Ok(Options {
+            size: self::size(size)?,
+            max_tokens: max_tokens.transpose()?,
+            current: current.map(|current| one_or_more("current", current)).transpose()?.unwrap_or_default(),
+            preamble: preamble.map(|preamble| one_or_more("preamble", preamble)).transpose()?.unwrap_or_default(),
+            strip: args::required("strip", strip)?,
+            marker: args::required("marker", marker)?,
+        })
+    }
+}
+
+pub fn size(size: Option<i32>) -> Result<usize> {
     let size = args::required("size", size)?;
-    if size < 0 {
-        return Err(Error::invalid(format!("size must not be negative: {size}"))
+    usize::try_from(size).map_err(|_| {
+        Error::invalid(format!("size must not be negative: {size}"))
             .detail("It is the most messages to show before the final turn.")
             .hint("Pass 0 for none of them.")
-            .into());
-    }
-    let current = current.map(|current| one_or_more("current", current)).transpose()?.unwrap_or_default();
-    let preamble = preamble.map(|preamble| one_or_more("preamble", preamble)).transpose()?.unwrap_or_default();
-    let marker = args::required("marker", marker)?;
-    let db = Db::of_call(fcinfo)?;
-    let mut log = Backward { db: &db, thread_id, below: i64::MAX, page: Vec::new(), size: size as usize };
-    let rows = window(&mut log, size as usize, current, preamble, marker)?;
-    Ok(TableIterator::new(rows))
+    })
 }
 
 fn one_or_more<'a>(argument: &str, json: JsonText<'a>) -> Result<Vec<(&'a str, Message)>> {
@@ -93,192 +114,157 @@ fn one_or_more<'a>(argument: &str, json: JsonText<'a>) -> Result<Vec<(&'a str, M
     }
 }
 
-fn window(
-    log: &mut Backward<'_>,
-    size: usize,
-    current: Vec<(&str, Message)>,
-    preamble: Vec<(&str, Message)>,
-    marker: bool,
-) -> Result<Vec<WindowRow>> {
-    let final_turn = final_turn(log, &current)?;
-    let current = &current[final_turn.known..];
-    let mut selection = Selection::new(size);
-    let mut opening = None;
-    while let Some(exchange) = log.exchange(&selection)? {
-        if opening.is_none() {
-            opening = exchange.messages.first().map(|stored| stored.message.content.clone().unwrap_or_default());
-        }
-        selection.offer(exchange.messages.into_iter().map(entry).collect(), exchange.whole);
-        if selection.is_full() {
-            break;
-        }
-    }
-    let mut rows = Vec::new();
-    for (text, message) in &preamble {
-        push(&mut rows, "preamble", message, text, None, None);
-    }
-    for Stored { seq, msg_id, text, message } in &selection.into_messages() {
-        push(&mut rows, "message", message, text, Some(msg_id.clone()), Some(*seq));
-    }
-    if let (true, Some(opening)) = (marker, opening) {
-        let content = marker_text(&opening);
-        let text = format!("{{\"role\": \"user\", \"content\": {}}}", quote(&content));
-        let ordinal = rows.len() as i32 + 1;
-        rows.push((ordinal, "marker".to_owned(), "user".to_owned(), Some(content), None, None, JsonResult(text)));
-    }
-    for Stored { seq, msg_id, text, message } in &final_turn.stored {
-        push(&mut rows, "final", message, text, Some(msg_id.clone()), Some(*seq));
-    }
-    for (text, message) in current {
-        push(&mut rows, "final", message, text, message.own_id.clone(), None);
-    }
-    Ok(rows)
-}
-
-/// What of the final turn the log has.
-struct FinalTurn {
-    /// In the order of the log.
-    stored: Vec<Stored>,
-    /// How many messages of `current`, from its first on, are among those.
-    known: usize,
-}
-
-/// The final turn is the log's last exchange, or `current`. Of that the log's tail may have a beginning already, or all; and
-/// where it begins with the result of a tool the exchange that called it is in the log, without which no model provider takes
-/// it.
-fn final_turn(log: &mut Backward<'_>, current: &[(&str, Message)]) -> Result<FinalTurn> {
-    let Some((_, first)) = current.first() else {
-        return Ok(FinalTurn { stored: log.last_exchange()?, known: 0 });
-    };
-    let known = known_beginning(log, current)?;
-    let mut stored = log.take_in_order(known);
-    if !first.answers.is_empty() {
-        stored.splice(0..0, log.last_exchange()?);
-    }
-    Ok(FinalTurn { stored, known })
-}
-
-/// How many messages the log ends with that `current` begins with.
-fn known_beginning(log: &mut Backward<'_>, current: &[(&str, Message)]) -> Result<usize> {
-    log.fill(current.len())?;
-    let mut said_last = Vec::new();
-    for stored in log.page.iter().take(current.len()) {
-        said_last.push((stored.msg_id.as_str(), said(log.thread_id, &stored.text)?));
-    }
-    let mut said_now = Vec::new();
-    for (text, message) in current {
-        let body = message.body(text).map_err(|error| message_error("current", "$", error))?;
-        said_now.push((message.own_id.as_deref(), (message.role.clone(), body)));
-    }
-    let same = |(last, now): (&(&str, _), &(Option<&str>, _))| now.0.is_none_or(|id| id == last.0) && last.1 == now.1;
-    let begins = |count: &usize| said_last[..*count].iter().rev().zip(&said_now).all(same);
-    Ok((1..=said_last.len()).rev().find(begins).unwrap_or(0))
-}
-
-fn entry(stored: Stored) -> Entry<Stored> {
-    Entry { calls: stored.message.calls.clone(), answers: stored.message.answers.clone(), item: stored }
-}
-
-fn push(
-    rows: &mut Vec<WindowRow>,
-    kind: &str,
-    message: &Message,
-    text: &str,
+/// A row of the window.
+pub struct Line {
+    kind: &'static str,
+    role: String,
+    content: Option<String>,
     msg_id: Option<String>,
     seq: Option<i64>,
-) {
-    let ordinal = rows.len() as i32 + 1;
-    let (role, content) = (message.role.clone(), message.content.clone());
-    rows.push((ordinal, kind.to_owned(), role, content, msg_id, seq, JsonResult(text.trim().to_owned())));
+    tokens: u64,
+    pub message: String,
 }
 
-struct Exchange {
-    /// In the order of the log.
-    messages: Vec<Stored>,
-    whole: bool,
+impl Line {
+    fn into_row(self, ordinal: i32) -> WindowRow {
+        let message = JsonResult(self.message);
+        (ordinal, self.kind.to_owned(), self.role, self.content, self.msg_id, self.seq, self.tokens as i32, message)
+    }
+
+    /// A message that the window itself writes.
+    fn note(kind: &'static str, role: &str, content: String) -> Line {
+        let message = format!("{{\"role\": {}, \"content\": {}}}", quote(role), quote(&content));
+        let tokens = tokens::OF_THE_LOG.count(&content) as u64;
+        Line { kind, role: role.to_owned(), content: Some(content), msg_id: None, seq: None, tokens, message }
+    }
 }
 
-/// A walk through the log from its end.
-struct Backward<'a> {
-    db: &'a Db,
-    thread_id: &'a str,
-    /// What was fetched last ends above this seq.
-    below: i64,
-    /// Fetched and not yet taken, newest first.
-    page: Vec<Stored>,
-    size: usize,
+/// Makes the lines of messages.
+struct Shaper {
+    /// `None` where markup stays.
+    cleaner: Option<Rc<Cleaner>>,
 }
 
-impl Backward<'_> {
-    /// The newest exchange that was not taken yet, whole.
-    fn last_exchange(&mut self) -> Result<Vec<Stored>> {
-        let exchange = self.exchange(&Selection::new(usize::MAX))?;
-        Ok(exchange.map(|exchange| exchange.messages).unwrap_or_default())
+impl Shaper {
+    fn line(&self, kind: &'static str, said: Said) -> Result<Line> {
+        let Said { text, message, stored, .. } = said;
+        let speaker = Speaker::of_role(&message.role);
+        let clean = self.cleaner.as_ref().and_then(|cleaner| cleaned(&text, speaker, cleaner));
+        let tokens = match (&clean, &stored) {
+            (None, Some(stored)) => stored.tokens as u64,
+            _ => counted(kind, clean.as_deref().unwrap_or(&text))?,
+        };
+        let (text, message) = match clean {
+            Some(clean) => {
+                let message = Message::parse(&clean).map_err(|error| message_error(kind, "$", error))?;
+                (clean, message)
+            }
+            None => (text, message),
+        };
+        let msg_id = stored.as_ref().map(|stored| stored.msg_id.clone()).or(message.own_id);
+        let seq = stored.map(|stored| stored.seq);
+        let message_text = trimmed(text);
+        Ok(Line { kind, role: message.role, content: message.content, msg_id, seq, tokens, message: message_text })
     }
 
-    /// The next older exchange, in the order of the log. Of one that cannot fit in `selection` and will be left out or cut, only
-    /// the opening message and enough of the newest ones are read.
-    fn exchange(&mut self, selection: &Selection<Stored>) -> Result<Option<Exchange>> {
-        let mut known = 0;
-        loop {
-            let opening = self.page[known..].iter().position(|stored| stored.message.opens_exchange);
-            if let Some(at) = opening {
-                let messages = self.take_in_order(known + at + 1);
-                return Ok(Some(Exchange { messages, whole: true }));
-            }
-            known = self.page.len();
-            // Twice the size, because calls without answers are not shown and do not count.
-            if known > 2 * self.size.max(PAGE) && selection.cannot_hold(known) {
-                let mut messages = self.take_in_order(known);
-                let opening = self.opening()?;
-                let whole = opening.is_none();
-                messages.splice(0..0, opening);
-                return Ok(Some(Exchange { messages, whole }));
-            }
-            self.fill(known + self.size.clamp(PAGE, 1_000))?;
-            if self.page.len() == known {
-                let messages = self.take_in_order(known);
-                return Ok((known > 0).then_some(Exchange { messages, whole: true }));
-            }
+    /// A text that a note quotes.
+    fn quotable(&self, text: &str) -> String {
+        self.cleaner.as_ref().map_or_else(|| text.to_owned(), |cleaner| cleaner.clean_data(text).into_owned())
+    }
+}
+
+fn trimmed(text: String) -> String {
+    if text.trim().len() == text.len() { text } else { text.trim().to_owned() }
+}
+
+fn counted(argument: &str, text: &str) -> Result<u64> {
+    let count = tokens::of_message(text).map_err(|error| Error::json(argument, text, &error))?;
+    Ok(count as u64)
+}
+
+/// The lines of the window of a conversation; `thread_id` is the log that it begins with.
+pub fn window(db: &Db, thread_id: Option<&str>, walk: Walk<'_>, options: Options<'_>) -> Result<Vec<Line>> {
+    let Options { max_tokens, current, preamble, strip, marker, .. } = options;
+    let shaper = Shaper { cleaner: if strip { Some(cleaner(db)?) } else { None } };
+    let said_before = walk.openings();
+    let frame = walk.frame(current)?;
+    let summary = match frame.before {
+        0 => None,
+        _ => Some(Line::note("summary", "system", before(db, thread_id, &frame, &said_before, &shaper)?)),
+    };
+    let Frame { exchanges, opening, final_turn, .. } = frame;
+    let mut exchanges = exchanges
+        .into_iter()
+        .map(|exchange| {
+            let group = |group: Vec<Said>| group.into_iter().map(|said| shaper.line("message", said)).collect();
+            exchange.into_iter().map(group).collect::<Result<Groups<Line>>>()
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let opening = opening.filter(|_| marker);
+    let marker = opening.map(|opening| Line::note("marker", "user", notes::marker(&shaper.quotable(&opening))));
+    let final_turn = final_turn.into_iter().map(|said| shaper.line("final", said)).collect::<Result<Vec<_>>>()?;
+    let mut lines = Vec::with_capacity(preamble.len() + final_turn.len() + 2);
+    for (text, message) in preamble {
+        let tokens = counted("preamble", text)?;
+        let Message { role, content, own_id, .. } = message;
+        let message = text.trim().to_owned();
+        lines.push(Line { kind: "preamble", role, content, msg_id: own_id, seq: None, tokens, message });
+    }
+    let mut summary = summary;
+    if let Some(most) = max_tokens {
+        let fixed = total(lines.iter().chain(&marker).chain(&final_turn));
+        let room = most.checked_sub(fixed).ok_or_else(|| over_budget(most, fixed))?;
+        if total(summary.iter().chain(exchanges.iter().flatten().flatten())) > room {
+            summary = None;
+            exchanges = newest_within(exchanges, room, |line| line.tokens);
         }
     }
+    lines.extend(summary);
+    lines.extend(exchanges.into_iter().flatten().flatten());
+    lines.extend(marker);
+    lines.extend(final_turn);
+    Ok(lines)
+}
 
-    /// The message that opened the exchange of which all that was fetched is the end: before the first user message, that is the
-    /// first of the log.
-    fn opening(&mut self) -> Result<Option<Stored>> {
-        for statement in [&OPENING_BEFORE, &OLDEST_BEFORE] {
-            let args = [param(self.thread_id), param(self.db.tenant.as_str()), param(self.below)];
-            let opening = self.db.read_one(statement, &args, |row| Stored::from_row(self.thread_id, row))?;
-            if let Some(opening) = opening {
-                self.below = opening.seq;
-                return Ok(Some(opening));
-            }
-        }
-        Ok(None)
-    }
+fn total<'l>(lines: impl Iterator<Item = &'l Line>) -> u64 {
+    lines.map(|line| line.tokens).sum()
+}
 
-    /// Fetches until so many messages are at hand, or all there are.
-    fn fill(&mut self, wanted: usize) -> Result<()> {
-        if self.page.len() >= wanted {
-            return Ok(());
-        }
-        let missing = (wanted - self.page.len()) as i64;
-        let args = [param(self.thread_id), param(self.db.tenant.as_str()), param(self.below), param(missing)];
-        let mut fetched = self.db.read(&BACKWARD, &args, |row| Stored::from_row(self.thread_id, row))?;
-        if let Some(oldest) = fetched.last() {
-            self.below = oldest.seq;
-        }
-        self.page.append(&mut fetched);
-        Ok(())
-    }
+fn over_budget(most: u64, fixed: u64) -> Error {
+    Error::limit(format!("the window needs {} tokens more than max_tokens", fixed - most))
+        .detail(format!(
+            "Preamble, marker and final turn have {fixed} tokens, and max_tokens is {most}. They are never left out."
+        ))
+        .hint("Raise max_tokens, or send a shorter preamble or current message.")
+}
 
-    fn take(&mut self, count: usize) -> Vec<Stored> {
-        self.page.drain(..count).collect()
+/// What stands in the place of the messages before the window: the newest summary, and an extract of what it does not cover.
+fn before(
+    db: &Db,
+    thread_id: Option<&str>,
+    frame: &Frame,
+    said_before: &[(i64, String)],
+    shaper: &Shaper,
+) -> Result<String> {
+    let kept = match thread_id {
+        Some(thread_id) => summary::newest(db, thread_id, frame.final_seq)?,
+        None => None,
+    };
+    let (covered, covered_seq) = kept.as_ref().map_or((0, 0), |kept| (kept.message_count, kept.seq));
+    let missing = frame.before - covered;
+    if missing <= 0 {
+        return Ok(kept.map(|kept| kept.summary).unwrap_or_default());
     }
-
-    fn take_in_order(&mut self, count: usize) -> Vec<Stored> {
-        let mut taken = self.take(count);
-        taken.reverse();
-        taken
-    }
+    let mut openings = match thread_id {
+        Some(thread_id) => summary::openings_between(db, thread_id, covered_seq, frame.first_seq)?,
+        None => Vec::new(),
+    };
+    openings.extend(said_before.iter().filter(|(place, _)| *place <= frame.before).map(|(_, text)| text.clone()));
+    let newest = openings.len().saturating_sub(notes::MOST_OPENINGS);
+    let quoted: Vec<String> = openings[newest..].iter().map(|text| shaper.quotable(text)).collect();
+    let extract = notes::extract(missing as u64, &quoted);
+    Ok(match kept {
+        Some(kept) => format!("{}\n\n{extract}", kept.summary),
+        None => extract,
+    })
 }

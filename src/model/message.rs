@@ -33,6 +33,28 @@ pub struct Message {
     pub answers: Vec<String>,
 }
 
+/// Who says something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaker {
+    User,
+    Tool,
+    /// Whoever set the model up.
+    System,
+    /// Any other role: names for the model are many.
+    Model,
+}
+
+impl Speaker {
+    pub fn of_role(role: &str) -> Speaker {
+        match role {
+            "user" | "human" => Speaker::User,
+            "tool" | "function" => Speaker::Tool,
+            "system" | "developer" => Speaker::System,
+            _ => Speaker::Model,
+        }
+    }
+}
+
 /// What a message says, apart from who says it: equal for all spellings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnedBody {
@@ -77,10 +99,9 @@ impl Message {
         let parts = content_parts(&top);
         let calls = calls(&top, &parts);
         let answers = answers(&role, &top, &parts);
-        let from_user = role == "user" || role == "human";
         Ok(Message {
             // A user message with tool results belongs to the exchange of the calls, also where it says something beside them.
-            opens_exchange: from_user && answers.is_empty(),
+            opens_exchange: Speaker::of_role(&role) == Speaker::User && answers.is_empty(),
             content: text.or_else(|| joined_text(&parts)).filter(|text| !text.contains('\0')),
             only_text,
             role,
@@ -154,7 +175,7 @@ fn calls(top: &Shallow<'_>, parts: &[Shallow<'_>]) -> Vec<String> {
 }
 
 fn answers(role: &str, top: &Shallow<'_>, parts: &[Shallow<'_>]) -> Vec<String> {
-    if role == "tool" || role == "function" {
+    if Speaker::of_role(role) == Speaker::Tool {
         return vec![text_member(top, "tool_call_id").unwrap_or_default()];
     }
     let blocks = parts.iter().filter(|part| type_of(part) == Some("\"tool_result\""));

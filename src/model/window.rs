@@ -14,12 +14,15 @@ pub struct Entry<T> {
     pub answers: Vec<String>,
 }
 
+/// An exchange as far as it is shown, in its groups.
+pub type Groups<T> = Vec<Vec<T>>;
+
 /// Gathers exchanges from the newest to the oldest until one does not fit.
 pub struct Selection<T> {
     size: usize,
     taken: usize,
     /// Newest first.
-    exchanges: Vec<Vec<T>>,
+    exchanges: Vec<Groups<T>>,
     full: bool,
 }
 
@@ -50,42 +53,67 @@ impl<T> Selection<T> {
         }
         if whole && !self.cannot_hold(length) {
             self.taken += length;
-            self.exchanges.push(groups.into_iter().flatten().collect());
+            self.exchanges.push(groups);
+            self.full = self.taken == self.size;
         } else {
             if self.exchanges.is_empty() {
-                self.exchanges.push(cut(groups, self.size));
+                self.exchanges.push(cut(groups, self.size as u64, |_| 1));
             }
             self.full = true;
         }
     }
 
-    /// The messages taken, in the order of the log.
-    pub fn into_messages(self) -> Vec<T> {
-        self.exchanges.into_iter().rev().flatten().collect()
+    /// The exchanges taken, in the order of the log.
+    pub fn into_exchanges(self) -> Vec<Groups<T>> {
+        self.exchanges.into_iter().rev().collect()
     }
 }
 
+/// Of exchanges in the order of the log the newest that weigh no more than `room` together; the newest is cut where it is too heavy
+/// by itself.
+pub fn newest_within<T>(exchanges: Vec<Groups<T>>, room: u64, weight: impl Fn(&T) -> u64) -> Vec<Groups<T>> {
+    let mut kept: Vec<Groups<T>> = Vec::new();
+    let mut left = room;
+    for exchange in exchanges.into_iter().rev() {
+        let heavy: u64 = exchange.iter().flatten().map(&weight).sum();
+        if heavy <= left {
+            left -= heavy;
+            kept.push(exchange);
+        } else {
+            if kept.is_empty() {
+                kept.push(cut(exchange, room, weight));
+            }
+            break;
+        }
+    }
+    kept.reverse();
+    kept
+}
+
 /// The opening group of an exchange and as many of its newest groups as fit beside it.
-fn cut<T>(groups: Vec<Vec<T>>, size: usize) -> Vec<T> {
+fn cut<T>(groups: Groups<T>, room: u64, weight: impl Fn(&T) -> u64) -> Groups<T> {
+    let weight_of = |group: &Vec<T>| group.iter().map(&weight).sum::<u64>();
     let mut groups = groups.into_iter();
-    let Some(opening) = groups.next().filter(|opening| opening.len() <= size) else {
+    let Some(opening) = groups.next().filter(|opening| weight_of(opening) <= room) else {
         return Vec::new();
     };
-    let mut room = size - opening.len();
-    let mut newest: Vec<Vec<T>> = Vec::new();
+    let mut left = room - weight_of(&opening);
+    let mut kept = vec![opening];
+    let mut newest: Groups<T> = Vec::new();
     for group in groups.rev() {
-        match room.checked_sub(group.len()) {
-            Some(left) => room = left,
+        match left.checked_sub(weight_of(&group)) {
+            Some(rest) => left = rest,
             None => break,
         }
         newest.push(group);
     }
-    opening.into_iter().chain(newest.into_iter().rev().flatten()).collect()
+    kept.extend(newest.into_iter().rev());
+    kept
 }
 
 /// Splits an exchange into groups, without the calls that lack an answer and the answers that lack a call.
-fn complete_groups<T>(exchange: Vec<Entry<T>>) -> Vec<Vec<T>> {
-    let mut groups: Vec<Vec<T>> = Vec::new();
+fn complete_groups<T>(exchange: Vec<Entry<T>>) -> Groups<T> {
+    let mut groups: Groups<T> = Vec::new();
     let mut open: Vec<T> = Vec::new();
     let mut awaited: HashMap<String, usize> = HashMap::new();
     for entry in exchange {
@@ -127,17 +155,6 @@ fn answer(awaited: &mut HashMap<String, usize>, answers: &[String]) -> bool {
         }
     }
     true
-}
-
-/// The text of the marker that stands before the final turn, for an exchange that began with `opening`.
-pub fn marker_text(opening: &str) -> String {
-    const MOST: usize = 200;
-    let mut quoted: String = opening.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((end, _)) = quoted.char_indices().nth(MOST) {
-        quoted.truncate(end);
-        quoted.push('…');
-    }
-    format!("[The exchange above began with: \"{quoted}\". In the next message, \"it\" and \"that\" refer to it.]")
 }
 
 #[cfg(test)]

@@ -15,6 +15,10 @@ fn exchange(spec: &str, first: usize) -> Vec<Entry<usize>> {
     spec.split_whitespace().enumerate().map(entry).collect()
 }
 
+fn places(selection: Selection<usize>) -> Vec<usize> {
+    selection.into_exchanges().into_iter().flatten().flatten().collect()
+}
+
 /// The places taken of exchanges given in the order of the log, divided by `|`.
 fn taken(log: &str, size: usize) -> Vec<usize> {
     let mut first = 0;
@@ -28,7 +32,7 @@ fn taken(log: &str, size: usize) -> Vec<usize> {
     for exchange in exchanges.into_iter().rev() {
         selection.offer(exchange, true);
     }
-    selection.into_messages()
+    places(selection)
 }
 
 #[test]
@@ -72,15 +76,20 @@ fn of_an_exchange_that_is_not_whole_the_end_is_shown_and_nothing_older() {
     selection.offer(exchange("u r8 a c9 r9", 10), false);
     assert!(selection.is_full());
     selection.offer(exchange("u a", 0), true);
-    assert_eq!(selection.into_messages(), [10, 12, 13, 14]);
+    assert_eq!(places(selection), [10, 12, 13, 14]);
 }
 
 #[test]
-fn the_marker_quotes_the_opening_on_one_line() {
-    let text = marker_text(" Who\nwrote  it? ");
-    assert!(text.contains("\"Who wrote it?\""), "{text}");
-    let long = marker_text(&"é".repeat(500));
-    assert!(long.contains(&format!("\"{}…\"", "é".repeat(200))), "{long}");
+fn within_a_budget_the_newest_exchanges_stay_whole_and_one_is_cut() {
+    let exchanges = || vec![vec![vec![5], vec![1]], vec![vec![2], vec![4, 4], vec![3], vec![1]]];
+    let kept = |room| newest_within(exchanges(), room, |weight: &u64| *weight);
+    assert_eq!(kept(20), exchanges());
+    assert_eq!(kept(19), [vec![vec![2], vec![4, 4], vec![3], vec![1]]]);
+    assert_eq!(kept(14), [vec![vec![2], vec![4, 4], vec![3], vec![1]]]);
+    assert_eq!(kept(13), [vec![vec![2], vec![3], vec![1]]]);
+    assert_eq!(kept(5), [vec![vec![2], vec![1]]]);
+    assert_eq!(kept(2), [vec![vec![2]]]);
+    assert_eq!(kept(1).concat(), [[0_u64; 0]; 0]);
 }
 
 proptest! {

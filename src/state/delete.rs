@@ -34,6 +34,7 @@ macro_rules! delete_from {
     };
 }
 static MESSAGES: Statement = delete_from!("checkpoint_messages");
+static SUMMARIES: Statement = delete_from!("checkpoint_summaries");
 static LOGS: Statement = delete_from!("checkpoint_logs");
 
 static LOCK_LOG: Statement = Statement::new(
@@ -69,6 +70,7 @@ fn delete(db: &Db, thread_id: &str) -> Result<i64> {
     }
     if log.is_some() {
         counted += db.execute(&MESSAGES, &thread())?;
+        db.execute(&SUMMARIES, &thread())?;
         db.execute(&LOGS, &thread())?;
     }
     Ok(counted as i64)
