@@ -1,11 +1,11 @@
 -- What is left out of messages when they are read: rules that users may add to, and those that are shipped.
 
 CREATE TABLE @extschema@.checkpoint_markup (
-    name        text    PRIMARY KEY,
-    kind        text    NOT NULL,
-    pattern     text    NOT NULL,
-    keep        text    NOT NULL DEFAULT 'nothing',
-    replacement text,
+    name        text    COLLATE "C" PRIMARY KEY,
+    kind        text    COLLATE "C" NOT NULL,
+    pattern     text    COLLATE "C" NOT NULL,
+    keep        text    COLLATE "C" NOT NULL DEFAULT 'nothing',
+    replacement text    COLLATE "C",
     enabled     boolean NOT NULL DEFAULT true,
     ordinal     integer NOT NULL DEFAULT 1000,
     shipped     boolean NOT NULL DEFAULT false,
@@ -52,9 +52,9 @@ INSERT INTO @extschema@.checkpoint_markup (shipped, ordinal, name, kind, pattern
     -- Only behind a word or a full stop and before a blank or the end of a clause: "x = [1]", "the values [1, 2]" and "a[1].b" are no
     -- citations. (Two rules, because a pattern in which one literal must come is found without trying it everywhere.)
     (true, 146, 'citation-number',     'pattern',
-        '([^\s=:,(+*/\\<>|#\[\]-])[ \t]?\[[1-9][0-9]{0,2}\](?:[ \t]?\[[1-9][0-9]{0,2}\])*([.,;:!?)”"''»*_]{0,4}(?:\s|$))', 'replacement', '$1$2'),
+        '([^\s=:,(+/\\<>|#\[\]-])[ \t]?\[[1-9][0-9]{0,2}\](?:[ \t]?\[[1-9][0-9]{0,2}\])*([.,;:!?)”"''»*_]{0,4}(?:\s|$))', 'replacement', '$1$2'),
     (true, 147, 'citation-numbers',    'pattern',
-        '([^\s=:,(+*/\\<>|#\[\]-])(?:\[[1-9][0-9]{0,2}(?:[ \t]?[,–-][ \t]?[1-9][0-9]{0,2})*\])+([.,;:!?)”"''»*_]{0,4}(?:\s|$))', 'replacement', '$1$2'),
+        '([^\s=:,(+/\\<>|#\[\]-])(?:\[[1-9][0-9]{0,2}(?:[ \t]?[,–-][ \t]?[1-9][0-9]{0,2})*\])+([.,;:!?)”"''»*_]{0,4}(?:\s|$))', 'replacement', '$1$2'),
     -- Images: a note says what was there.
     (true, 150, 'image-data',   'data', 'image/', 'replacement', '[{type}, {size}]'),
     (true, 151, 'image-tag',    'pattern', '(?i)<img\b[^<>\[\]]*\[(image/[^\[\]]+)\][^<>\[\]]*>', 'replacement', '[$1]');

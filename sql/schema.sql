@@ -166,7 +166,7 @@ CREATE TABLE @extschema@.checkpoint_summaries (
     tenant        text        COLLATE "C" NOT NULL,
     seq           bigint      NOT NULL,
     message_count bigint      NOT NULL,
-    summary       text        COMPRESSION lz4 NOT NULL,
+    summary       text        COMPRESSION lz4 COLLATE "C" NOT NULL,
     expires_at    timestamptz,
     created_at    timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     PRIMARY KEY (thread_id, tenant, seq)

@@ -37,7 +37,7 @@ static OPENINGS: Statement = Statement::new(
     &[TEXT, TEXT, BIGINT, BIGINT, BIGINT],
 );
 
-// The messages of a job, and the last of them that ends an exchange where not all are handed over.
+// The messages of a job.
 static UNCOVERED: Statement = Statement::new(
     "SELECT m.seq, m.message_count, m.opens_exchange, m.message::pg_catalog.text FROM @s.checkpoint_messages m
      WHERE m.thread_id @= $1 AND m.tenant @= $2 AND m.seq @> $3 AND m.message_count @<= $4
@@ -101,7 +101,7 @@ static RECALL: Statement = Statement::new(
 );
 
 /// The most messages of one job: more than that are summarised in several.
-const MOST_MESSAGES: i64 = 500;
+const MOST_MESSAGES: usize = 500;
 
 pub struct Summary {
     pub seq: i64,
@@ -235,18 +235,20 @@ impl Job<'_> {
     fn messages(&self, after_seq: i64, until: i64) -> Result<(String, Option<(i64, i64)>)> {
         let cleaner = cleaner(self.db)?;
         let [thread_id, tenant] = self.log();
-        let args = [thread_id, tenant, param(after_seq), param(until), param(MOST_MESSAGES)];
+        // One more tells whether the last exchange ends there.
+        let args = [thread_id, tenant, param(after_seq), param(until), param(MOST_MESSAGES as i64 + 1)];
         let mut found: Vec<(i64, i64, bool, String)> = self.db.write(&UNCOVERED, &args, |row| {
             let text: String = row.must(4)?;
             let role = parse_stored(self.thread_id, &text)?.role;
             let text = cleaned(&text, Speaker::of_role(&role), &cleaner).unwrap_or(text);
             Ok((row.must(1)?, row.must(2)?, row.must(3)?, text))
         })?;
-        if found.last().is_some_and(|(_, count, ..)| *count < until) {
+        if found.len() > MOST_MESSAGES {
             let opening = found.iter().rposition(|(.., opens, _)| *opens).filter(|at| *at > 0);
-            found.truncate(opening.unwrap_or(found.len()));
+            found.truncate(opening.unwrap_or(MOST_MESSAGES));
         }
         let last = found.last().map(|(seq, count, ..)| (*seq, *count));
+        args::check_result_size("the job", found.iter().map(|(.., text)| text.len() as u64 + 2).sum())?;
         let texts: Vec<&str> = found.iter().map(|(.., text)| text.trim()).collect();
         Ok((format!("[{}]", texts.join(", ")), last))
     }

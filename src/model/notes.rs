@@ -25,26 +25,15 @@ pub fn extract(count: u64, openings: &[String]) -> String {
     text
 }
 
-/// The beginning of a text, on one line.
+/// The beginning of a text, on one line. Of a long text no more is read.
 fn quoted(text: &str, most: usize) -> String {
-    let mut line = String::from("\"");
-    let mut chars = 0;
-    for word in text.split_whitespace() {
-        if line.len() > 1 {
-            line.push(' ');
-            chars += 1;
-        }
-        for char in word.chars() {
-            if chars == most {
-                line.push_str("…\"");
-                return line;
-            }
-            line.push(char);
-            chars += 1;
-        }
+    let words = text.split_whitespace().enumerate();
+    let mut chars = words.flat_map(|(at, word)| (at > 0).then_some(' ').into_iter().chain(word.chars()));
+    let mut line: String = chars.by_ref().take(most).collect();
+    if chars.next().is_some() {
+        line.push('…');
     }
-    line.push('"');
-    line
+    format!("\"{line}\"")
 }
 
 #[cfg(test)]
@@ -57,6 +46,8 @@ mod tests {
         assert!(text.contains("\"Who wrote it?\""), "{text}");
         let long = marker(&"é".repeat(500));
         assert!(long.contains(&format!("\"{}…\"", "é".repeat(200))), "{long}");
+        let words = marker(&format!("{} more", "é".repeat(200)));
+        assert!(words.contains(&format!("\"{}…\"", "é".repeat(200))), "{words}");
         assert!(marker(&"é".repeat(200)).contains(&format!("\"{}\"", "é".repeat(200))));
     }
 

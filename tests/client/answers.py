@@ -2,7 +2,7 @@
 
 import json
 
-from support import ALL_TABLES
+from support import ALL_TABLES, quoted
 
 BIG = "x" * 5000
 
@@ -10,6 +10,11 @@ BIG = "x" * 5000
 def fill(calls, prefix="fill"):
     """Threads with namespaces, large values, pending and folded writes, forks and logs; returns the thread ids."""
     threads = [f"{prefix}-{at}" for at in range(4)]
+    if not calls.sql("SELECT 1 FROM @s.checkpoint_markup m WHERE m.name OPERATOR(pg_catalog.=) 'answers'"):
+        calls.connection.execute(f"INSERT INTO {quoted(calls.schema)}.checkpoint_markup (name, kind, pattern) VALUES ('answers', 'pattern', 'answer')")
+        calls.connection.execute(
+            f"UPDATE {quoted(calls.schema)}.checkpoint_markup SET enabled = false WHERE name OPERATOR(pg_catalog.=) 'think'"
+        )
     for at, thread in enumerate(threads):
         fill_state(calls, thread, at)
         fill_log(calls, thread, at)
@@ -46,6 +51,9 @@ def fill_log(calls, thread, at):
         ]
         calls.rows("ckpt_append", thread, json.dumps(exchange), f"turn-{turn}")
     calls.value("ckpt_rewind", thread, 24 - at)
+    calls.value("ckpt_put_summary", thread, 4, "They began.")
+    calls.value("ckpt_put_summary", thread, 8 + at, "They went on.", "100 years")
+    calls.row("ckpt_summary_due", thread, 4)
 
 
 def answers(calls, threads):
@@ -74,6 +82,10 @@ def answers(calls, threads):
         ask("ckpt_messages", thread, 3, 9, 4)
         for size in (0, 4, 9, 60):
             ask("ckpt_window", thread, size)
+            ask("ckpt_load", json.dumps(thread), size, 1000)
+        ask("ckpt_window", thread, strip=False)
+        ask("ckpt_strip", f"answer <think>{thread}</think> [1].")
+        ask("ckpt_tokens", thread)
         ask("ckpt_window", thread, current='{"role": "user", "content": "now"}', preamble='[{"role": "system", "content": "s"}]')
         found["msg_id", thread] = calls.msg_id(thread, "user", "text"), calls.msg_id(thread, "user", '{"a": 1.0}', kind="json")
     return found

@@ -79,6 +79,13 @@ def calls(connection):
     return Calls(connection)
 
 
+@pytest.fixture(scope="module")
+def module_calls(uri, database):
+    """The functions in the file's database, for a property test, whose examples share their fixtures."""
+    with connect(uri(database)) as connection:
+        yield Calls(connection)
+
+
 @pytest.fixture
 def sessions(connection_to, database):
     """Opens so many sessions of the file's database."""

@@ -21,8 +21,9 @@ TABLES = (
     "checkpoint_writes",
     "checkpoint_logs",
     "checkpoint_messages",
+    "checkpoint_summaries",
 )
-ALL_TABLES = TABLES + ("checkpoint_grants",)
+ALL_TABLES = TABLES + ("checkpoint_markup", "checkpoint_grants")
 
 
 def connect(uri, **options):

@@ -8,7 +8,12 @@ from support import ALL_TABLES, Calls, at_once, quoted, refused
 
 numbers = itertools.count(1)
 
-PURE = [("SELECT msg_id('t', 'user', 'x'::text)"), ("SELECT msg_id('t', 'user', '[]'::json)")]
+PURE = [
+    "SELECT msg_id('t', 'user', 'x'::text)",
+    "SELECT msg_id('t', 'user', '[]'::json)",
+    "SELECT ckpt_tokens('a')",
+    "SELECT ckpt_check_markup('tag', 'a', 'text', NULL)",
+]
 READING = PURE + [
     "SELECT checkpoint_id FROM ckpt_latest('t')",
     "SELECT ckpt_channel('t', 'large')",
@@ -19,6 +24,8 @@ READING = PURE + [
     "SELECT checkpoint_id FROM ckpt_list('t', filter => '{\"a\": 1}')",
     "SELECT seq FROM ckpt_messages('t')",
     "SELECT ordinal FROM ckpt_window('t')",
+    "SELECT ckpt_load('\"t\"')",
+    "SELECT ckpt_strip('a')",
 ]
 WRITING = [
     "SELECT ckpt_put('t', '{\"a\": 1}')",
@@ -29,6 +36,8 @@ WRITING = [
     "SELECT ckpt_fork('t', 'base')",
     "SELECT seq FROM ckpt_append('t', '[{\"id\": \"m\", \"role\": \"user\", \"content\": \"new\"}]')",
     "SELECT seq FROM ckpt_append('t', '[{\"id\": \"m\", \"role\": \"user\", \"content\": \"edit\"}]', on_conflict => 'replace')",
+    "SELECT message_count FROM ckpt_summary_due('t', 0)",
+    "SELECT ckpt_put_summary('t', 1, 'short')",
     "SELECT ckpt_rewind('t', 1)",
     "SELECT ckpt_delete_thread('t')",
 ]
@@ -116,7 +125,7 @@ def test_read_is_every_reading_function_and_no_other(filled, role):
 
 
 def first_column(table):
-    return "role_name" if table == "checkpoint_grants" else "thread_id"
+    return {"checkpoint_grants": "role_name", "checkpoint_markup": "name"}.get(table, "thread_id")
 
 
 def test_write_is_every_function_but_granting(filled, role):
@@ -126,6 +135,8 @@ def test_write_is_every_function_but_granting(filled, role):
     may(filled, role, WRITING)
     assert filled.count("checkpoints", "t") == 0
     may_not(filled, role, ["SELECT 1 FROM checkpoint_grants", *(f"TRUNCATE {table}" for table in ALL_TABLES)])
+    # The rules are for everybody: only the owner changes them.
+    may_not(filled, role, ["UPDATE checkpoint_markup SET enabled = false", "DELETE FROM checkpoint_markup"])
 
 
 def test_revoke_takes_back_all(filled, role):

@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from support import ALL_TABLES, Calls, refused
+from support import ALL_TABLES, TABLES, Calls, refused
 
 READING = {
     "ckpt_latest(text,text)",
@@ -15,7 +15,9 @@ READING = {
     "ckpt_get_typed(text,text,text)",
     "ckpt_list_typed(text,text,jsonb,text,integer)",
     "ckpt_messages(text,bigint,bigint,integer)",
-    "ckpt_window(text,integer,json,json,boolean)",
+    "ckpt_window(text,integer,integer,json,json,boolean,boolean)",
+    "ckpt_load(json,integer,integer,json,json,boolean,boolean)",
+    "ckpt_strip(text)",
 }
 WRITING = {
     "ckpt_put(text,json,json,text[],text,text,text,text)",
@@ -28,10 +30,17 @@ WRITING = {
     "ckpt_put_writes_typed(text,text,text,text[],text[],bytea[],text,text,text)",
     "ckpt_append(text,json,text,text)",
     "ckpt_rewind(text,bigint)",
+    "ckpt_summary_due(text,integer,integer,interval)",
+    "ckpt_put_summary(text,bigint,text,interval,bigint)",
     "ckpt_grant(text,text)",
     "ckpt_revoke(text)",
 }
-PURE = {"msg_id(text,text,text,text)", "msg_id(text,text,json,text)"}
+PURE = {
+    "msg_id(text,text,text,text)",
+    "msg_id(text,text,json,text)",
+    "ckpt_tokens(text,text)",
+    "ckpt_check_markup(text,text,text,text)",
+}
 
 # The arguments with their names and defaults, as the documentation gives them: clients call by name.
 ARGUMENTS = {
@@ -62,7 +71,15 @@ ARGUMENTS = {
     "ckpt_append": "thread_id text, messages json, turn text = NULL, on_conflict text = 'error'",
     "ckpt_messages": "thread_id text, after bigint = NULL, before bigint = NULL, max_rows integer = NULL",
     "ckpt_rewind": "thread_id text, after_seq bigint",
-    "ckpt_window": "thread_id text, size integer = 60, current json = NULL, preamble json = NULL, marker boolean = true",
+    "ckpt_window": "thread_id text, size integer = 60, max_tokens integer = NULL, current json = NULL, preamble json = NULL, "
+    "strip boolean = true, marker boolean = true",
+    "ckpt_load": "request json, size integer = 60, max_tokens integer = NULL, current json = NULL, preamble json = NULL, "
+    "strip boolean = true, marker boolean = true",
+    "ckpt_strip": "content text",
+    "ckpt_tokens": "content text, encoding text = 'o200k_base'",
+    "ckpt_check_markup": "kind text, pattern text, keep text, replacement text",
+    "ckpt_summary_due": "thread_id text, size integer = 60, every integer = 1, lease interval = '00:01:00'",
+    "ckpt_put_summary": "thread_id text, message_count bigint, summary text, ttl interval = NULL, edits bigint = NULL",
     "ckpt_grant": "role text, level text",
     "ckpt_revoke": "role text",
 }
@@ -93,9 +110,16 @@ RESULTS = {
     "msg_id": "text",
     "ckpt_append": "TABLE(seq bigint, msg_id text, inserted boolean)",
     "ckpt_messages": "TABLE(seq bigint, msg_id text, role text, content text, message json, turn text, "
-    "created_at timestamp with time zone)",
+    "tokens integer, created_at timestamp with time zone)",
     "ckpt_rewind": "bigint",
-    "ckpt_window": "TABLE(ordinal integer, kind text, role text, content text, msg_id text, seq bigint, message json)",
+    "ckpt_window": "TABLE(ordinal integer, kind text, role text, content text, msg_id text, seq bigint, tokens integer, message json)",
+    "ckpt_load": "json",
+    "ckpt_strip": "text",
+    "ckpt_tokens": "integer",
+    "ckpt_check_markup": "boolean",
+    "ckpt_summary_due": "TABLE(message_count bigint, previous_count bigint, previous_summary text, messages json, edits bigint, "
+    "lease_until timestamp with time zone)",
+    "ckpt_put_summary": "void",
     "ckpt_grant": "void",
     "ckpt_revoke": "void",
 }
@@ -134,6 +158,7 @@ def test_labels_are_true(calls):
     found = labels(calls)
     assert {found[signature] for signature in READING} == {("s", "s", False)}
     assert {found[signature] for signature in WRITING} == {("v", "u", False)}
+    assert found["checkpoint_markup_guard()"] == ("v", "u", False)
     assert {found[signature] for signature in PURE} == {("i", "s", False)}
 
 
@@ -206,7 +231,10 @@ def test_the_tables_are_those_of_the_contract_and_dumped_with_all_their_rows(cal
         "WHERE extname = 'checkpointer'"
     )
     assert set(configured) == tables
-    assert set(conditions) == {""}
+    # The shipped rules come with the extension itself.
+    assert dict(zip(configured, conditions)) == {table: "" for table in tables} | {
+        "checkpoint_markup": "WHERE NOT shipped OR NOT enabled"
+    }
 
 
 def test_every_key_of_a_per_thread_table_begins_with_thread_and_tenant(calls):
@@ -217,9 +245,9 @@ def test_every_key_of_a_per_thread_table_begins_with_thread_and_tenant(calls):
         FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid AND i.indisunique
         WHERE c.relname = ANY (%s)
         """,
-        list(ALL_TABLES[:-1]),
+        list(TABLES),
     )
-    assert {name for name, _ in rows} == set(ALL_TABLES[:-1])
+    assert {name for name, _ in rows} == set(TABLES)
     for name, columns in rows:
         assert columns[:2] == ["thread_id", "tenant"], name
 

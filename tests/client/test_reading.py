@@ -20,6 +20,9 @@ READING = {
     "ckpt_list by metadata": "SELECT checkpoint_id FROM ckpt_list(filter => '{\"at\": 1}')",
     "ckpt_messages": "SELECT seq FROM ckpt_messages('fill-1')",
     "ckpt_window": "SELECT ordinal FROM ckpt_window('fill-1', 4)",
+    "ckpt_load": "SELECT ckpt_load('\"fill-1\"', 4)::text",
+    "ckpt_strip": "SELECT ckpt_strip('<think>a</think>b')",
+    "ckpt_tokens": "SELECT ckpt_tokens('a b'), ckpt_check_markup('tag', 'a', 'text', NULL)",
     "msg_id": "SELECT msg_id('t', 'user', 'x'::text), msg_id('t', 'user', '{}'::json) AS of_json",
 }
 WRITING = [
@@ -28,6 +31,8 @@ WRITING = [
     "SELECT ckpt_apply_writes('fill-1')",
     "SELECT ckpt_fork('fill-1', (SELECT checkpoint_id FROM ckpt_latest('fill-1')))",
     "SELECT ckpt_append('fill-1', '[{\"role\": \"user\", \"content\": \"new\"}]')",
+    "SELECT ckpt_summary_due('fill-1', 4)",
+    "SELECT ckpt_put_summary('fill-1', 1, 'short')",
     "SELECT ckpt_rewind('fill-1', 1)",
     "SELECT ckpt_delete_thread('fill-1')",
     "SELECT ckpt_grant('pg_monitor', 'read')",

@@ -188,7 +188,7 @@ def test_an_argument_over_the_size_limit_is_refused_before_it_is_read(calls, thr
         ("ckpt_put_writes", (thread, "1", "t", f'[["a", {too_large}]]')),
         ("ckpt_apply_writes", (thread, "", None, None, "{}", [], f'{{"a": {too_large}}}')),
         ("ckpt_append", (thread, f'[{{"role": "user", "content": {too_large}}}]')),
-        ("ckpt_window", (thread, 1, f'{{"role": "user", "content": {too_large}}}')),
+        ("ckpt_window", (thread, 1, None, f'{{"role": "user", "content": {too_large}}}')),
     ):
         with refused("54000") as refusal:
             calls.rows(function, *arguments)

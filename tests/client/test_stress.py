@@ -20,6 +20,8 @@ REFUSALS = {
     "ckpt_fork": {"P0002"},
     "ckpt_append": {"23505"},
     "ckpt_rewind": set(),
+    # Of messages that were edited, rewound or deleted meanwhile.
+    "ckpt_put_summary": {"40001", "P0002", "22023"},
     "ckpt_delete_thread": set(),
 }
 
@@ -63,14 +65,21 @@ def rewind(calls, thread, draw):
     calls.value("ckpt_rewind", thread, draw.randrange(20))
 
 
+def summarise(calls, thread, draw):
+    job = calls.row("ckpt_summary_due", thread, draw.randrange(6), lease="1 microsecond")
+    if job:
+        calls.value("ckpt_put_summary", thread, job.message_count, f"{job.message_count} messages", edits=job.edits)
+
+
 def delete(calls, thread, draw):
     calls.value("ckpt_delete_thread", thread)
 
 
-ACTIONS = [(put, 6), (put_writes, 8), (apply_writes, 5), (fork, 2), (append, 8), (rewind, 1), (delete, 1)]
+ACTIONS = [(put, 6), (put_writes, 8), (apply_writes, 5), (fork, 2), (append, 8), (rewind, 1), (summarise, 3), (delete, 1)]
 CALLED = {put: "ckpt_put", put_writes: "ckpt_put_writes", apply_writes: "ckpt_apply_writes", fork: "ckpt_fork"} | {
     append: "ckpt_append",
     rewind: "ckpt_rewind",
+    summarise: "ckpt_put_summary",
     delete: "ckpt_delete_thread",
 }
 
@@ -110,6 +119,9 @@ def check_log(calls, thread):
     rows = calls.rows("ckpt_messages", thread)
     for column in ("seq", "msg_id"):
         assert len({getattr(row, column) for row in rows}) == len(rows)
+    counts = calls.sql("SELECT m.message_count FROM @s.checkpoint_messages m WHERE m.thread_id = %s ORDER BY m.seq", thread)
+    assert [row[0] for row in counts] == list(range(1, len(rows) + 1))
+    assert len(rows) == sum(row[0] for row in calls.sql("SELECT l.message_count FROM @s.checkpoint_logs l WHERE l.thread_id = %s", thread))
     calls.rows("ckpt_window", thread)
     [(inserted, seq)] = [
         (row.inserted, row.seq) for row in calls.rows("ckpt_append", thread, '[{"role": "user", "content": "the last"}]')

@@ -1,28 +1,37 @@
 """Windows of a message log, against a reference of their own and by hand."""
 
 import json
-from pathlib import Path
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support import Calls, connect
-from window_reference import window
+from conversations import CONVERSATIONS, SHORT
+from support import refused
+from tokens_reference import of_message, of_text
+from window_reference import TooSmall, calls_of, window
 
-SAMPLES = Path(__file__).parents[2] / "examples" / "resume" / "samples.jsonl"
-RECORDED = [json.loads(line) for line in SAMPLES.read_text().split("\n") if line]
 SIZES = (0, 1, 2, 3, 5, 7, 60)
 
 
-def selected(calls, thread, **options):
-    """The window as (kind, place in the log)."""
+def shown(calls, thread, **options):
+    """The window as (kind, place in the log, tokens)."""
     for name in ("current", "preamble"):
         if options.get(name) is not None:
             options[name] = json.dumps(options[name])
     rows = calls.rows("ckpt_window", thread, **options)
     assert [row.ordinal for row in rows] == list(range(1, len(rows) + 1))
-    return [(row.kind, None if row.seq is None else row.seq - 1) for row in rows]
+    return [(row.kind, None if row.seq is None else row.seq - 1, row.tokens) for row in rows]
+
+
+def selected(calls, thread, **options):
+    """What of the conversation is shown, as (kind, place in the log)."""
+    return [(kind, place) for kind, place, _ in shown(calls, thread, **options) if kind != "summary"]
+
+
+def expected(log, size, *args, **options):
+    return [(kind, place) for kind, place, _ in window(log, size, *args, **options) if kind != "summary"]
 
 
 def store(calls, thread, log):
@@ -46,14 +55,63 @@ def result(id):
     return {"role": "tool", "tool_call_id": id, "content": f"result of {id}"}
 
 
-@pytest.mark.parametrize("conversation", RECORDED, ids=lambda c: str(c["id"]))
+@pytest.mark.parametrize("conversation", SHORT, ids=lambda c: str(c["id"]))
 def test_each_sample_cut_at_each_message(calls, thread, conversation):
     log = []
     for message in conversation["messages"]:
         log.append(message)
         calls.rows("ckpt_append", thread, json.dumps([message]), str(len(log)))
         for size in SIZES:
-            assert selected(calls, thread, size=size) == window(log, size), (len(log), size)
+            assert shown(calls, thread, size=size) == window(log, size), (len(log), size)
+
+
+def no_exchange_is_halved(log, places):
+    """What is shown before the final turn begins with a message that opens an exchange, and each call has its results."""
+    assert not places or log[places[0]]["role"] == "user" or places[0] == 0
+    awaited = []
+    for message in (log[place] for place in places):
+        if message["role"] == "tool":
+            awaited.remove(message["tool_call_id"])
+        else:
+            assert awaited == []
+            awaited = calls_of(message)
+    assert awaited == []
+
+
+def budgets(log, size):
+    """From one token too few to more than enough."""
+    whole = window(log, size)
+    fixed = sum(tokens for kind, _, tokens in whole if kind in ("marker", "final"))
+    every = sum(tokens for _, _, tokens in whole)
+    return sorted({max(fixed - 1, 1), fixed, fixed + 60, (fixed + every) // 2, every - 1, every} - {0})
+
+
+def test_every_window_over_the_recorded_conversations(calls):
+    """Each conversation cut at each turn, with and without budgets, is what the reference shows; no exchange is halved."""
+    compared = 0
+    for at, conversation in enumerate(CONVERSATIONS):
+        thread, log = f"recorded-{at}", []
+        for message in conversation["messages"]:
+            log.append(message)
+            calls.rows("ckpt_append", thread, json.dumps([message]), str(len(log)))
+            if message["role"] != "user":
+                continue
+            for size in (2, 7, 60):
+                for most in (None, *budgets(log, size)):
+                    compared += 1
+                    place = (conversation["id"], len(log), size, most)
+                    try:
+                        reference = window(log, size, max_tokens=most)
+                    except TooSmall as small:
+                        with refused("54000") as refusal:
+                            shown(calls, thread, size=size, max_tokens=most)
+                        assert re.search(r"needs (\d+) tokens more", refusal.message)[1] == str(small), place
+                        continue
+                    rows = shown(calls, thread, size=size, max_tokens=most)
+                    assert rows == reference, place
+                    assert most is None or sum(tokens for _, _, tokens in rows) <= most, place
+                    no_exchange_is_halved(log, [place for kind, place, _ in rows if kind == "message"])
+    assert compared > 300
 
 
 ids = st.sampled_from(["1", "2", "3"])
@@ -66,23 +124,26 @@ messages = st.one_of(
 )
 
 
+numbers = iter(range(1_000_000))
+
+
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(log=st.lists(messages, max_size=25), size=st.sampled_from(SIZES), data=st.data())
-def test_any_log_gives_the_window_of_the_reference(thread_of, log, size, data):
-    calls, thread = thread_of()
+def test_any_log_gives_the_window_of_the_reference(module_calls, log, size, data):
+    calls, thread = module_calls, f"example {next(numbers)}"
     store(calls, thread, log)
-    assert selected(calls, thread, size=size) == window(log, size)
+    assert shown(calls, thread, size=size) == window(log, size)
     tail = data.draw(st.integers(1, 3))
+    most = data.draw(st.integers(1, 200))
     for current in ([user("new")], log[-tail:] or [user("new")]):
-        assert selected(calls, thread, size=size, current=current, marker=False) == window(log, size, current, marker=False)
-
-
-@pytest.fixture(scope="module")
-def thread_of(database, uri):
-    """Makes a new thread for each example of a property test."""
-    with connect(uri(database)) as connection:
-        numbers = iter(range(1_000_000))
-        yield lambda: (Calls(connection), f"example {next(numbers)}")
+        assert shown(calls, thread, size=size, current=current, marker=False) == window(log, size, current, marker=False)
+        try:
+            reference = window(log, size, current, max_tokens=most)
+        except TooSmall:
+            with refused("54000"):
+                shown(calls, thread, size=size, current=current, max_tokens=most)
+        else:
+            assert shown(calls, thread, size=size, current=current, max_tokens=most) == reference
 
 
 def test_what_is_shown_of_a_long_exchange_does_not_depend_on_how_long_it_is(calls, thread):
@@ -93,16 +154,16 @@ def test_what_is_shown_of_a_long_exchange_does_not_depend_on_how_long_it_is(call
     log += [answer("done"), user("and now?")]
     store(calls, thread, log)
     for size in (1, 2, 5, 31, 32, 33, 64, 65, 500):
-        assert selected(calls, thread, size=size) == window(log, size), size
+        assert selected(calls, thread, size=size) == expected(log, size), size
     assert len(selected(calls, thread, size=2_000)) == len(log) + 1
 
 
 def test_a_log_without_a_user_is_one_exchange(calls, thread):
     log = [answer("hello")] + [answer(f"{n}") for n in range(200)]
     store(calls, thread, log)
-    assert selected(calls, thread, size=3) == window(log, 3) == [("final", place) for place in range(len(log))]
+    assert selected(calls, thread, size=3) == expected(log, 3) == [("final", place) for place in range(len(log))]
     current = [user("hi")]
-    assert selected(calls, thread, size=3, current=current) == window(log, 3, current)
+    assert shown(calls, thread, size=3, current=current) == window(log, 3, current)
 
 
 def test_the_preamble_comes_first_and_is_never_stored(calls, thread):
@@ -117,7 +178,7 @@ def test_the_preamble_comes_first_and_is_never_stored(calls, thread):
 
 def test_the_marker_names_the_exchange_before_the_final_turn(calls, thread):
     store(calls, thread, [user("Who wrote Dune?"), answer("Frank Herbert."), user("When?")])
-    marker = calls.rows("ckpt_window", thread, size=0)[0]
+    marker = calls.rows("ckpt_window", thread, size=0)[1]
     assert (marker.kind, marker.role) == ("marker", "user")
     assert "Who wrote Dune?" in marker.content
     assert json.loads(marker.message) == {"role": "user", "content": marker.content}
@@ -147,9 +208,8 @@ RESULT = {"role": "tool", "tool_call_id": "c", "content": "r"}
 @pytest.mark.parametrize("stored", [2, 3])
 def test_a_tool_result_as_current_comes_with_the_exchange_that_called_it(calls, thread, stored):
     store(calls, thread, [user("earlier"), answer("a"), *[user("q"), CALL, RESULT][:stored]])
-    window = selected(calls, thread, current=RESULT)
     last = None if stored == 2 else 4
-    assert window == [("message", 0), ("message", 1), ("marker", None), ("final", 2), ("final", 3), ("final", last)]
+    assert selected(calls, thread, current=RESULT) == [("message", 0), ("message", 1), ("marker", None), ("final", 2), ("final", 3), ("final", last)]  # fmt: skip
 
 
 def test_what_of_current_the_log_has_already_is_not_repeated(calls, thread):
@@ -167,3 +227,103 @@ def test_many_calls_in_one_message_are_one_group(calls, thread):
     # The question, the calls, their results, the marker and the final turn; or, of one message less, the question alone.
     assert len(calls.rows("ckpt_window", thread, many + 2)) == many + 4
     assert [row.kind for row in calls.rows("ckpt_window", thread, many + 1)] == ["message", "marker", "final"]
+
+
+def test_what_lies_before_the_window_is_named(calls, thread):
+    log = [user("Book me a flight"), answer("Done."), user("And a hotel"), answer("Done."), user("Thanks"), answer("Bye."), user("One more")]
+    store(calls, thread, log)
+    before = calls.rows("ckpt_window", thread, size=2)[0]
+    assert (before.kind, before.role) == ("summary", "system")
+    assert before.content == (
+        "[4 earlier messages are not shown. In them the user said, the latest last:\n"
+        '- "Book me a flight"\n- "And a hotel"]'
+    )
+    assert json.loads(before.message) == {"role": "system", "content": before.content}
+    assert before.tokens == of_text(before.content)
+    assert calls.rows("ckpt_window", thread, size=6)[0].kind == "message"
+
+
+def test_over_the_budget_the_summary_goes_first_then_whole_exchanges(calls, thread):
+    log = [user("one"), answer("1"), user("two"), answer("2"), user("three"), answer("3"), user("four")]
+    store(calls, thread, log)
+    rows = shown(calls, thread, size=4)
+    weights = {kind: sum(tokens for k, _, tokens in rows if k == kind) for kind in ("summary", "message", "marker", "final")}
+    fixed = weights["marker"] + weights["final"]
+    all_but_the_summary = [("message", 2), ("message", 3), ("message", 4), ("message", 5), ("marker", None), ("final", 6)]
+    for most, kept in (
+        (fixed + weights["message"] + weights["summary"], [("summary", None), *all_but_the_summary]),
+        (fixed + weights["message"] + weights["summary"] - 1, all_but_the_summary),
+        (fixed + weights["message"], all_but_the_summary),
+        (fixed + weights["message"] - 1, [("message", 4), ("message", 5), ("marker", None), ("final", 6)]),
+        (fixed, [("marker", None), ("final", 6)]),
+    ):
+        found = [(kind, place) for kind, place, _ in shown(calls, thread, size=4, max_tokens=most)]
+        # The newest exchange is cut where it does not fit: here its opening may stay.
+        assert [row for row in found if row != ("message", 4)] == [row for row in kept if row != ("message", 4)] or found == kept
+    with refused("54000") as refusal:
+        shown(calls, thread, size=4, max_tokens=fixed - 1)
+    assert "needs 1 tokens more" in refusal.message
+
+
+def test_the_preamble_counts_and_is_never_left_out(calls, thread):
+    store(calls, thread, [user("one"), answer("1"), user("two")])
+    preamble = {"role": "system", "content": "Be brief, and polite."}
+    fixed = of_message(preamble) + of_text("two")
+    rows = shown(calls, thread, preamble=preamble, marker=False, max_tokens=fixed)
+    assert rows == [("preamble", None, of_message(preamble)), ("final", 2, 1)]
+    with refused("54000"):
+        shown(calls, thread, preamble=preamble, marker=False, max_tokens=fixed - 1)
+
+
+@pytest.mark.parametrize("most", [0, -1])
+def test_a_budget_of_nothing_is_refused(calls, thread, most):
+    with refused("22023") as refusal:
+        shown(calls, thread, max_tokens=most)
+    assert str(most) in refusal.message
+
+
+any_role = st.sampled_from(["user", "human", "assistant", "ai", "tool", "function", "system", "developer", "robot"])
+any_content = st.sampled_from([None, "", "words", ["a", {"type": "text", "text": "b"}], [], {"odd": 1}, 7, "<think>x", "<think>x</think>"])
+any_calls = st.lists(st.fixed_dictionaries({"id": ids, "function": st.just({"name": "f", "arguments": "{}"})}), max_size=2)
+any_message = st.fixed_dictionaries(
+    {"role": any_role, "content": any_content},
+    optional={"tool_calls": any_calls, "tool_call_id": ids, "id": st.sampled_from(["m1", "m2", "m3"]), "ephemeral": st.booleans()},
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(log=st.lists(any_message, max_size=20), size=st.integers(0, 8), most=st.integers(1, 120), current=st.none() | any_message)
+def test_any_history_whatever_gives_a_valid_window_or_a_clear_error(module_calls, log, size, most, current):
+    calls, thread = module_calls, f"whatever {next(numbers)}"
+    stored = {}
+    for at, message in enumerate(log):
+        try:
+            calls.rows("ckpt_append", thread, json.dumps([message]), str(at), on_conflict="keep")
+        except Exception as error:
+            assert error.sqlstate == "22023"
+    for row in calls.rows("ckpt_messages", thread):
+        stored[row.seq] = row
+    current_json = None if current is None else json.dumps(current)
+    for budget in (None, most):
+        try:
+            rows = calls.rows("ckpt_window", thread, size=size, max_tokens=budget, current=current_json)
+        except Exception as error:
+            assert error.sqlstate == "54000" and budget is not None
+            continue
+        assert budget is None or sum(row.tokens for row in rows) <= budget
+        seqs = [row.seq for row in rows if row.seq is not None]
+        assert len(seqs) == len(set(seqs)), "a message twice"
+        assert seqs == sorted(seqs) and set(seqs) <= stored.keys()
+        assert sum(row.kind == "message" for row in rows) <= size
+        kinds = ["preamble", "summary", "message", "marker", "final"]
+        assert [kinds.index(row.kind) for row in rows] == sorted(kinds.index(row.kind) for row in rows)
+
+
+def test_ten_thousand_messages(calls, thread):
+    log = []
+    for turn in range(2_500):
+        log += [user(f"question {turn}"), call(f"c{turn}"), result(f"c{turn}"), answer(f"answer {turn}")]
+    calls.rows("ckpt_append", thread, json.dumps(log))
+    rows = shown(calls, thread, size=60)
+    assert rows == window(log, 60)
+    assert [row[1] for row in rows if row[0] == "message"] == list(range(9_936, 9_996))

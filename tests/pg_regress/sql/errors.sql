@@ -110,12 +110,34 @@ SELECT * FROM refused($$SELECT ckpt_rewind('m', -1)$$);
 SELECT * FROM refused($$SELECT msg_id('t', 'user', '{"a": 1, "a": 2}'::json)$$);
 
 -- Windows, limits, filters.
+SELECT * FROM refused($$SELECT * FROM ckpt_window('m', max_tokens => 0)$$);
+SELECT * FROM refused($$SELECT * FROM ckpt_window('m', max_tokens => 3, preamble => '{"role": "system", "content": "one two three four"}')$$);
+SELECT * FROM refused($$SELECT ckpt_load('{"messages": [{"role": "user"}, {"content": "no role"}]}')$$);
+SELECT * FROM refused($$SELECT ckpt_load('{"conversation": "t"}')$$);
 SELECT * FROM refused($$SELECT * FROM ckpt_window('m', size => -1)$$);
 SELECT * FROM refused($$SELECT * FROM ckpt_window('m', current => '"hi"')$$);
 SELECT * FROM refused($$SELECT * FROM ckpt_window('m', preamble => '[{"content": "x"}]')$$);
 SELECT * FROM refused($$SELECT * FROM ckpt_history('m', max_rows => -1)$$);
 SELECT * FROM refused($$SELECT * FROM ckpt_list(max_rows => -5)$$);
 SELECT * FROM refused($$SELECT * FROM ckpt_list(filter => '[1]')$$);
+
+-- Tokens, rules, summaries.
+SELECT * FROM refused($$SELECT ckpt_tokens('a', 'p50k_base')$$);
+SELECT * FROM refused($$INSERT INTO checkpoint_markup (name, kind, pattern) VALUES ('bad', 'pattern', '(')$$);
+SELECT * FROM refused($$INSERT INTO checkpoint_markup (name, kind, pattern) VALUES ('bad', 'pattern', 'x*')$$);
+SELECT * FROM refused($$INSERT INTO checkpoint_markup (name, kind, pattern) VALUES ('bad', 'html', 'b')$$);
+SELECT * FROM refused($$INSERT INTO checkpoint_markup (name, kind, pattern, keep) VALUES ('bad', 'tag', 'b', 'replacement')$$);
+SELECT * FROM refused($$UPDATE checkpoint_markup SET pattern = 'b' WHERE name = 'cite'$$);
+SELECT * FROM refused($$DELETE FROM checkpoint_markup WHERE name = 'cite'$$);
+SELECT * FROM refused($$TRUNCATE checkpoint_markup$$);
+SELECT * FROM refused($$SELECT * FROM ckpt_summary_due('m', every => 0)$$);
+SELECT * FROM refused($$SELECT * FROM ckpt_summary_due('m', lease => '0')$$);
+SELECT * FROM refused($$SELECT ckpt_put_summary('nowhere', 1, 'short')$$);
+SELECT count(*) FROM ckpt_append('s', '[{"role": "user", "content": "1"}]');
+SELECT * FROM refused($$SELECT ckpt_put_summary('s', 2, 'short')$$);
+SELECT * FROM refused($$SELECT ckpt_put_summary('s', 1, ' ')$$);
+SELECT * FROM refused($$SELECT ckpt_put_summary('s', 1, 'short', '-1 day')$$);
+SELECT * FROM refused($$SELECT ckpt_put_summary('s', 1, 'short', edits => 7)$$);
 
 -- Roles.
 SELECT * FROM refused($$SELECT ckpt_grant('no such role', 'read')$$);

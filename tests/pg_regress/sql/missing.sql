@@ -5,6 +5,8 @@ SELECT count(*) FROM ckpt_history('nowhere');
 SELECT count(*) FROM ckpt_list('nowhere');
 SELECT count(*) FROM ckpt_messages('nowhere');
 SELECT count(*) FROM ckpt_window('nowhere');
+SELECT ckpt_load('"nowhere"');
+SELECT count(*) FROM ckpt_summary_due('nowhere');
 SELECT ckpt_rewind('nowhere', 0), ckpt_delete_thread('nowhere');
 
 SELECT ckpt_put('there', '{"nothing": null, "no": false, "zero": 0, "empty": ""}', checkpoint_id => 'c');
