@@ -111,7 +111,12 @@ impl Pass {
             "pattern" => match Regex::new(&rule.pattern) {
                 Ok(regex) if regex.is_match("") => error("pattern", "matches the empty text"),
                 Ok(regex) => Ok(Pass::Pattern(regex, keep)),
-                Err(why) => Err(RuleError { column: "pattern", problem: format!("is no regular expression: {why}") }),
+                Err(why) => {
+                    // The lines before the last draw the place.
+                    let why = why.to_string();
+                    let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                    Err(RuleError { column: "pattern", problem: format!("is no regular expression: {why}") })
+                }
             },
             "data" if keep == Keep::Text => error("keep", "cannot be 'text' for data"),
             "data" => Ok(Pass::Data(rule.pattern.to_ascii_lowercase(), keep)),
