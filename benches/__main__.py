@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 from . import picture, report
-from .measures import breadth, depth, floors, messages_only, throughput, whole_state
+from .measures import breadth, depth, floors, messages_only, throughput, whole_state, window
 from .results import Results, progress
 from .server import Server
 from .settings import FULL, SEED, SMALL, Bench
 
-MEASURES = (whole_state, messages_only, depth, floors, throughput, breadth)
+MEASURES = (whole_state, messages_only, depth, floors, window, throughput, breadth)
 
 
 def main() -> None:

@@ -35,5 +35,8 @@ BOUNDS = {
     "throughput_peer_lz4": Bound("puts a second, 8 clients, turn 100: ours / peer-lz4", at_least=1.8),
     "append_floor": Bound("ckpt_append of 2 messages / one INSERT of 2 rows with commit", at_most=1.5),
     "old_version_read": Bound("read: a random old version of 1,000 / the newest", at_most=1.3),
+    "window_growth": Bound("ckpt_window: a log of 10,000 messages / of 100", at_most=1.3),
+    "append_growth": Bound("ckpt_append: a log of 10,000 messages / of 100", at_most=1.3),
+    "window_floor": Bound("ckpt_window of 60 messages / a SELECT of the rows", at_most=3),
     "wal_growth": Bound("WAL bytes per put: turn 1,000 / turn 100", at_most=1.1),
 }

@@ -147,6 +147,9 @@ CREATE TABLE @extschema@.checkpoint_messages (
     tokens         integer     NOT NULL,
     turn           text        COLLATE "C" NOT NULL,
     message        json        COMPRESSION lz4 NOT NULL,
+    rules          bigint      NOT NULL,
+    clean          json        COMPRESSION lz4,
+    clean_tokens   integer,
     created_at     timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     PRIMARY KEY (thread_id, tenant, seq)
 );
@@ -160,6 +163,9 @@ COMMENT ON COLUMN @extschema@.checkpoint_messages.message_count IS 'How many mes
 COMMENT ON COLUMN @extschema@.checkpoint_messages.tokens IS 'How many tokens (o200k_base) a model reads in it, markup and all';
 COMMENT ON COLUMN @extschema@.checkpoint_messages.turn IS 'The turn (request id) it was appended with; empty if none';
 COMMENT ON COLUMN @extschema@.checkpoint_messages.message IS 'The message as given';
+COMMENT ON COLUMN @extschema@.checkpoint_messages.rules IS 'Which rules of checkpoint_markup it was cleaned by when it was appended: a hash of them';
+COMMENT ON COLUMN @extschema@.checkpoint_messages.clean IS 'The message without markup by those rules; NULL where it has none';
+COMMENT ON COLUMN @extschema@.checkpoint_messages.clean_tokens IS 'How many tokens a model reads in that';
 
 CREATE TABLE @extschema@.checkpoint_summaries (
     thread_id     text        COLLATE "C" NOT NULL,

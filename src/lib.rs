@@ -20,7 +20,7 @@ mod state;
 
 extension_sql_file!("../sql/preflight.sql", name = "preflight", bootstrap);
 extension_sql_file!("../sql/schema.sql", name = "schema", requires = ["preflight"]);
-extension_sql_file!("../sql/typed_read.sql", name = "typed_read", requires = ["schema"]);
+extension_sql_file!("../sql/row_functions.sql", name = "row_functions", requires = ["schema"]);
 extension_sql_file!("../sql/markup.sql", name = "markup", requires = ["schema", log::markup::ckpt_check_markup]);
 extension_sql_file!("../sql/finalize.sql", name = "finalize", finalize);
 

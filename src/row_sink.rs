@@ -30,7 +30,7 @@ impl RowSink {
 
     /// Adds a row: `None` is NULL. The values are copied, and what `make` allocated of Postgres's memory is free again.
     pub fn put<const N: usize>(&mut self, make: impl FnOnce() -> [Option<Datum>; N]) {
-        // SAFETY: the memory is used for this row alone. The columns are those of the declaration in sql/typed_read.sql, whose
+        // SAFETY: the memory is used for this row alone. The columns are those of the declaration in sql/row_functions.sql, whose
         // number is checked; their types are the caller's promise.
         unsafe {
             let row = self.memory.switch_to(|_| make());

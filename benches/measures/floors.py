@@ -62,12 +62,12 @@ def measure(bench: Bench, results: Results) -> None:
     append = "SELECT count(*) FROM generate_series(0, %s) AS t, ckpt_append('agent-' || t, %s)"
     arm.connection.execute(append, (THREADS - 1, greeting))
     arm.close()
-    compare(bench, results, "put_small_floor", *put_scripts())
-    compare(bench, results, "append_floor", *append_scripts())
+    compare(bench, results, SECTION, DATABASE, "put_small_floor", *put_scripts())
+    compare(bench, results, SECTION, DATABASE, "append_floor", *append_scripts())
     bench.server.drop_database(DATABASE)
 
 
-def compare(bench: Bench, results: Results, name: str, ours: Script, floor: Script) -> None:
+def compare(bench: Bench, results: Results, section: str, database: str, name: str, ours: Script, floor: Script) -> None:
     """The median of the ratios of neighbouring runs: what slows the machine down for seconds slows both."""
     latencies: dict[str, list[float]] = {ours.name: [], floor.name: []}
     for at in range(bench.size.rounds):
@@ -75,8 +75,8 @@ def compare(bench: Bench, results: Results, name: str, ours: Script, floor: Scri
         pair = (ours, floor) if at % 2 else (floor, ours)
         for script in pair:
             first = (at + 1) * 10_000_000
-            latencies[script.name].append(pgbench(bench.server, DATABASE, script, bench.size.round_seconds, first))
+            latencies[script.name].append(pgbench(bench.server, database, script, bench.size.round_seconds, first))
     for script, microseconds in latencies.items():
-        results.times(SECTION, script, (value / 1e6 for value in microseconds))
+        results.times(section, script, (value / 1e6 for value in microseconds))
     ratios = [ours_time / floor_time for ours_time, floor_time in zip(latencies[ours.name], latencies[floor.name])]
     results.ratio(name, statistics.median(ratios), 1.0)

@@ -1,16 +1,21 @@
 //! `ckpt_append`: adds messages to the log, each once however often it is sent.
 
+use super::markup::cleaner;
 use super::read::said;
 use super::summary;
 use super::{message_error, parse_messages};
 use crate::args;
 use crate::error::{Error, Result};
 use crate::json_types::JsonText;
+use crate::model::cleaning::{self, Clean};
 use crate::model::id::message_id;
-use crate::model::message::{Message, OwnedBody};
+use crate::model::markup::Cleaner;
+use crate::model::message::{Message, OwnedBody, Speaker};
 use crate::model::tokens;
 use crate::model::writes::OnConflict;
-use crate::spi::{BIGINT, BIGINTS, BOOL, BOOLS, Db, INT, INTS, JSON, Statement, TEXT, TEXTS, json_param, param};
+use crate::spi::{
+    BIGINT, BIGINTS, BOOL, BOOLS, Db, INT, INTS, JSON, Statement, TEXT, TEXTS, json_param, optional_json_param, param,
+};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::collections::HashMap;
@@ -46,17 +51,20 @@ static GIVE_BACK: Statement = Statement::new(
 
 static INSERT: Statement = Statement::new(
     "INSERT INTO @s.checkpoint_messages
-         (thread_id, tenant, turn, seq, message_count, msg_id, role, opens_exchange, tokens, message)
-     SELECT $1, $2, $3, new.seq, new.seq @- $9, new.msg_id, new.role, new.opens_exchange, new.tokens, new.message::pg_catalog.json
+         (thread_id, tenant, turn, seq, message_count, msg_id, role, opens_exchange, tokens, message, rules, clean, clean_tokens)
+     SELECT $1, $2, $3, new.seq, new.seq @- $9, new.msg_id, new.role, new.opens_exchange, new.tokens, new.message::pg_catalog.json,
+            $11, new.clean::pg_catalog.json, new.clean_tokens
      FROM ROWS FROM (pg_catalog.unnest($4), pg_catalog.unnest($5), pg_catalog.unnest($6), pg_catalog.unnest($7),
-                     pg_catalog.unnest($8), pg_catalog.unnest($10)) AS new (seq, msg_id, role, opens_exchange, message, tokens)",
-    &[TEXT, TEXT, TEXT, BIGINTS, TEXTS, TEXTS, BOOLS, TEXTS, BIGINT, INTS],
+                     pg_catalog.unnest($8), pg_catalog.unnest($10), pg_catalog.unnest($12), pg_catalog.unnest($13))
+          AS new (seq, msg_id, role, opens_exchange, message, tokens, clean, clean_tokens)",
+    &[TEXT, TEXT, TEXT, BIGINTS, TEXTS, TEXTS, BOOLS, TEXTS, BIGINT, INTS, BIGINT, TEXTS, INTS],
 );
 
 static REPLACE: Statement = Statement::new(
-    "UPDATE @s.checkpoint_messages AS m SET role = $4, opens_exchange = $5, message = $6, tokens = $7
+    "UPDATE @s.checkpoint_messages AS m
+     SET role = $4, opens_exchange = $5, message = $6, tokens = $7, rules = $8, clean = $9, clean_tokens = $10
      WHERE m.thread_id @= $1 AND m.tenant @= $2 AND m.seq @= $3",
-    &[TEXT, TEXT, BIGINT, TEXT, BOOL, JSON, INT],
+    &[TEXT, TEXT, BIGINT, TEXT, BOOL, JSON, INT, BIGINT, JSON, INT],
 );
 
 /// Appends messages in order, all or none. A message that the log has gives its `seq` and `inserted = false`; ephemeral ones
@@ -111,7 +119,12 @@ struct Known {
 impl New<'_> {
     fn tokens(&self) -> Result<i32> {
         let count = tokens::of_message(self.text).map_err(|error| Error::json("messages", self.text, &error))?;
-        Ok(i32::try_from(count).unwrap_or(i32::MAX))
+        Ok(as_int(count))
+    }
+
+    /// As it will be shown, unless the rules change.
+    fn clean(&self, cleaner: &Cleaner) -> Option<Clean> {
+        cleaning::clean(self.text, Speaker::of_role(&self.message.role), cleaner)
     }
 
     fn as_known(&self, seq: i64) -> Known {
@@ -123,6 +136,10 @@ impl Known {
     fn says_the_same(&self, new: &New<'_>) -> bool {
         self.role == new.message.role && self.body == new.body
     }
+}
+
+fn as_int(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 impl Append<'_> {
@@ -236,6 +253,8 @@ impl Append<'_> {
         if inserts.is_empty() {
             return Ok(());
         }
+        let cleaner = cleaner(self.db)?;
+        let clean: Vec<Option<Clean>> = inserts.iter().map(|(_, new)| new.clean(&cleaner)).collect();
         let [thread_id, tenant] = self.log();
         let args = [
             thread_id,
@@ -248,12 +267,17 @@ impl Append<'_> {
             param(inserts.iter().map(|(_, new)| new.text).collect::<Vec<_>>()),
             param(rewound),
             param(inserts.iter().map(|(_, new)| new.tokens()).collect::<Result<Vec<_>>>()?),
+            param(cleaner.fingerprint()),
+            param(clean.iter().map(|clean| clean.as_ref().map(|clean| clean.json.as_str())).collect::<Vec<_>>()),
+            param(clean.iter().map(|clean| clean.as_ref().map(|clean| as_int(clean.tokens))).collect::<Vec<_>>()),
         ];
         self.db.execute(&INSERT, &args)?;
         Ok(())
     }
 
     fn replace(&self, seq: i64, new: &New<'_>) -> Result<()> {
+        let cleaner = cleaner(self.db)?;
+        let clean = new.clean(&cleaner);
         let [thread_id, tenant] = self.log();
         let args = [
             thread_id,
@@ -263,6 +287,9 @@ impl Append<'_> {
             param(new.message.opens_exchange),
             json_param(new.text),
             param(new.tokens()?),
+            param(cleaner.fingerprint()),
+            optional_json_param(clean.as_ref().map(|clean| clean.json.as_str())),
+            param(clean.as_ref().map(|clean| as_int(clean.tokens))),
         ];
         self.db.execute(&REPLACE, &args)?;
         summary::forget_from(self.db, self.thread_id, seq)

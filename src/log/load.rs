@@ -2,7 +2,7 @@
 
 use super::parse_message;
 use super::walk::Walk;
-use super::window::{Options, window};
+use super::window::{Options, Shaper, window};
 use crate::args;
 use crate::error::{Error, Result};
 use crate::json_types::{JsonResult, JsonText};
@@ -34,9 +34,10 @@ fn ckpt_load(
     let options = Options::of_args(size, max_tokens, current, preamble, strip, marker)?;
     let messages = parsed(&request)?;
     let db = Db::of_call(fcinfo)?;
-    let mut walk = Walk::new(&db, thread_id, options.size);
+    let shaper = Shaper::new(&db, options.strip)?;
+    let mut walk = Walk::new(&db, thread_id, options.size, shaper.rules());
     walk.go_on_with("request", messages)?;
-    let lines = window(&db, thread_id, walk, options)?;
+    let lines = window(&db, thread_id, walk, options, &shaper)?;
     let bytes = lines.iter().map(|line| line.message.len() as u64 + 2).sum();
     args::check_result_size("the window", bytes)?;
     let texts: Vec<&str> = lines.iter().map(|line| line.message.as_str()).collect();

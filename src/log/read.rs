@@ -4,7 +4,7 @@ use crate::args;
 use crate::error::{Error, Result};
 use crate::json_types::JsonResult;
 use crate::model::message::{Message, OwnedBody};
-use crate::spi::{BIGINT, Db, Row, Statement, TEXT, param};
+use crate::spi::{BIGINT, Db, Statement, TEXT, param};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -66,17 +66,6 @@ pub struct Stored {
     /// How many messages the log has up to this one.
     pub message_count: i64,
     pub tokens: i32,
-}
-
-impl Stored {
-    /// From the columns `seq, msg_id, message::text, message_count, tokens`, with the message.
-    pub fn with_text(thread_id: &str, row: &mut Row<'_>) -> Result<(String, Message, Stored)> {
-        let text: String = row.must(3)?;
-        let message = parse_stored(thread_id, &text)?;
-        let stored =
-            Stored { seq: row.must(1)?, msg_id: row.must(2)?, message_count: row.must(4)?, tokens: row.must(5)? };
-        Ok((text, message, stored))
-    }
 }
 
 pub fn parse_stored(thread_id: &str, text: &str) -> Result<Message> {

@@ -221,7 +221,7 @@ impl Job<'_> {
     }
 
     fn uncovered(&self) -> Result<Option<Uncovered>> {
-        let frame = Walk::new(self.db, Some(self.thread_id), self.size).frame(Vec::new())?;
+        let frame = Walk::new(self.db, Some(self.thread_id), self.size, None).frame(Vec::new())?;
         if frame.before < self.every {
             return Ok(None);
         }

@@ -2,29 +2,33 @@
 //! about as many messages as are asked for, however long the log is.
 
 use super::message_error;
-use super::read::Stored;
+use super::read::{Stored, parse_stored};
 use crate::error::Result;
+use crate::model::cleaning::Clean;
 use crate::model::message::{Message, OwnedBody};
 use crate::model::window::{Entry, Groups, Selection};
-use crate::spi::{BIGINT, Db, Statement, TEXT, param};
+use crate::spi::{BIGINT, Db, Row, Statement, TEXT, param};
 
 // Newest first, from below a seq.
 static BACKWARD: Statement = Statement::new(
-    "SELECT m.seq, m.msg_id, m.message::pg_catalog.text, m.message_count, m.tokens FROM @s.checkpoint_messages m
+    "SELECT m.seq, m.msg_id, m.message::pg_catalog.text, m.message_count, m.tokens,
+            m.rules, m.clean::pg_catalog.text, m.clean_tokens FROM @s.checkpoint_messages m
      WHERE m.thread_id @= $1 AND m.tenant @= $2 AND m.seq @< $3
      ORDER BY m.seq DESC LIMIT $4",
     &[TEXT, TEXT, BIGINT, BIGINT],
 );
 
 static OPENING_BEFORE: Statement = Statement::new(
-    "SELECT m.seq, m.msg_id, m.message::pg_catalog.text, m.message_count, m.tokens FROM @s.checkpoint_messages m
+    "SELECT m.seq, m.msg_id, m.message::pg_catalog.text, m.message_count, m.tokens,
+            m.rules, m.clean::pg_catalog.text, m.clean_tokens FROM @s.checkpoint_messages m
      WHERE m.thread_id @= $1 AND m.tenant @= $2 AND m.seq @< $3 AND m.opens_exchange
      ORDER BY m.seq DESC LIMIT 1",
     &[TEXT, TEXT, BIGINT],
 );
 
 static OLDEST_BEFORE: Statement = Statement::new(
-    "SELECT m.seq, m.msg_id, m.message::pg_catalog.text, m.message_count, m.tokens FROM @s.checkpoint_messages m
+    "SELECT m.seq, m.msg_id, m.message::pg_catalog.text, m.message_count, m.tokens,
+            m.rules, m.clean::pg_catalog.text, m.clean_tokens FROM @s.checkpoint_messages m
      WHERE m.thread_id @= $1 AND m.tenant @= $2 AND m.seq @< $3
      ORDER BY m.seq LIMIT 1",
     &[TEXT, TEXT, BIGINT],
@@ -38,15 +42,42 @@ const MOST: usize = 1_000;
 pub struct Said {
     /// Its number in the conversation, from 1.
     pub place: i64,
+    /// As it was given.
     pub text: String,
+    /// As it is shown: without markup, where the log has that by the rules that are asked for.
     pub message: Message,
+    pub clean: Cleaned,
     /// What the log knows of it; of a message that the log does not have, nothing.
     pub stored: Option<Stored>,
 }
 
+/// What is known of a message without its markup.
+pub enum Cleaned {
+    NotYet,
+    HasNone,
+    Text(Clean),
+}
+
 impl Said {
-    fn from_log(text: String, message: Message, stored: Stored) -> Said {
-        Said { place: stored.message_count, text, message, stored: Some(stored) }
+    fn new(place: i64, text: String, message: Message) -> Said {
+        Said { place, text, message, clean: Cleaned::NotYet, stored: None }
+    }
+
+    /// From the columns `seq, msg_id, message::text, message_count, tokens, rules, clean::text, clean_tokens`.
+    fn from_row(thread_id: &str, rules: Option<i64>, row: &mut Row<'_>) -> Result<Said> {
+        let text: String = row.must(3)?;
+        let clean = match rules {
+            Some(rules) if rules == row.must::<i64>(6)? => match row.get(7)?.zip(row.get::<i32>(8)?) {
+                Some((json, tokens)) => Cleaned::Text(Clean { json, tokens: tokens as usize }),
+                None => Cleaned::HasNone,
+            },
+            _ => Cleaned::NotYet,
+        };
+        let shown = if let Cleaned::Text(clean) = &clean { &clean.json } else { &text };
+        let message = parse_stored(thread_id, shown)?;
+        let stored =
+            Stored { seq: row.must(1)?, msg_id: row.must(2)?, message_count: row.must(4)?, tokens: row.must(5)? };
+        Ok(Said { place: stored.message_count, text, message, clean, stored: Some(stored) })
     }
 }
 
@@ -75,6 +106,8 @@ pub struct Walk<'a> {
     db: &'a Db,
     /// The log that the conversation begins with.
     thread_id: Option<&'a str>,
+    /// The rules by which messages are cleaned; `None` where their markup stays.
+    rules: Option<i64>,
     /// What was fetched last ends above this seq.
     below: i64,
     /// Fetched and not yet taken, newest first.
@@ -84,8 +117,8 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(db: &'a Db, thread_id: Option<&'a str>, size: usize) -> Walk<'a> {
-        Walk { db, thread_id, below: i64::MAX, page: Vec::new(), size }
+    pub fn new(db: &'a Db, thread_id: Option<&'a str>, size: usize, rules: Option<i64>) -> Walk<'a> {
+        Walk { db, thread_id, rules, below: i64::MAX, page: Vec::new(), size }
     }
 
     /// Puts messages behind the log; those that it ends with already are not repeated. `argument` is where they come from.
@@ -94,7 +127,7 @@ impl<'a> Walk<'a> {
         let known = self.known_beginning(argument, &borrowed)?;
         let length = self.length();
         let new = messages.into_iter().skip(known).zip(length + 1..);
-        let said = new.map(|((text, message), place)| Said { place, text, message, stored: None });
+        let said = new.map(|((text, message), place)| Said::new(place, text, message));
         self.page.splice(0..0, said.collect::<Vec<_>>().into_iter().rev());
         Ok(())
     }
@@ -151,7 +184,7 @@ impl<'a> Walk<'a> {
             said.splice(0..0, self.last_exchange()?);
         }
         let new = current.into_iter().skip(known).zip(length + 1..);
-        said.extend(new.map(|((text, message), place)| Said { place, text: text.to_owned(), message, stored: None }));
+        said.extend(new.map(|((text, message), place)| Said::new(place, text.to_owned(), message)));
         Ok(said)
     }
 
@@ -218,10 +251,10 @@ impl<'a> Walk<'a> {
         let Some(thread_id) = self.thread_id else { return Ok(None) };
         for statement in [&OPENING_BEFORE, &OLDEST_BEFORE] {
             let args = [param(thread_id), param(self.db.tenant.as_str()), param(self.below)];
-            let opening = self.db.read_one(statement, &args, |row| Stored::with_text(thread_id, row))?;
-            if let Some((text, message, stored)) = opening {
-                self.below = stored.seq;
-                return Ok(Some(Said::from_log(text, message, stored)));
+            let opening = self.db.read_one(statement, &args, |row| Said::from_row(thread_id, self.rules, row))?;
+            if let Some(opening) = opening {
+                self.below = opening.stored.as_ref().map_or(0, |stored| stored.seq);
+                return Ok(Some(opening));
             }
         }
         Ok(None)
@@ -233,11 +266,11 @@ impl<'a> Walk<'a> {
         // Beside `size` messages the final turn is read, and the exchange that does not fit.
         let missing = (wanted - self.page.len()).max(self.size.clamp(PAGE, MOST) + PAGE / 2) as i64;
         let args = [param(thread_id), param(self.db.tenant.as_str()), param(self.below), param(missing)];
-        let fetched = self.db.read(&BACKWARD, &args, |row| Stored::with_text(thread_id, row))?;
-        if let Some((_, _, oldest)) = fetched.last() {
+        let fetched = self.db.read(&BACKWARD, &args, |row| Said::from_row(thread_id, self.rules, row))?;
+        if let Some(oldest) = fetched.last().and_then(|said| said.stored.as_ref()) {
             self.below = oldest.seq;
         }
-        self.page.extend(fetched.into_iter().map(|(text, message, stored)| Said::from_log(text, message, stored)));
+        self.page.extend(fetched);
         Ok(())
     }
 

@@ -1,62 +1,52 @@
-//! `ckpt_window`: what the model should read.
+//! `ckpt_window`: what the model should read. It is declared in `sql/row_functions.sql`.
 
 use super::markup::cleaner;
+use super::read::Stored;
 use super::summary;
-use super::walk::{Frame, Said, Walk};
+use super::walk::{Cleaned, Frame, Said, Walk};
 use super::{message_error, parse_message, parse_messages};
 use crate::args;
 use crate::error::{Error, Result};
 use crate::json::quote;
-use crate::json_types::{JsonResult, JsonText};
-use crate::model::cleaning::cleaned;
+use crate::json_types::JsonText;
+use crate::model::cleaning::{self, Clean};
 use crate::model::markup::Cleaner;
 use crate::model::message::{Message, Speaker};
 use crate::model::window::{Groups, newest_within};
 use crate::model::{notes, tokens};
+use crate::row_sink::{RowSink, datum};
 use crate::spi::Db;
+use pgrx::pg_sys::Datum;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::rc::Rc;
-
-type WindowRow = (i32, String, String, Option<String>, Option<String>, Option<i64>, i32, JsonResult);
 
 /// The preamble, a summary of what lies before, the last whole exchanges of at most `size` messages, a marker, and the final turn;
 /// with `max_tokens` so much of that as fits.
 ///
 /// Errors: 22004, 22023, 54000 for arguments; 54000 where preamble, marker and final turn alone are over `max_tokens`.
-#[pg_extern(stable, parallel_safe)]
+#[pg_extern(sql = false)]
 fn ckpt_window(
     fcinfo: pg_sys::FunctionCallInfo,
     thread_id: Option<&str>,
-    size: default!(Option<i32>, "60"),
-    max_tokens: default!(Option<i32>, "NULL"),
-    current: default!(Option<JsonText<'_>>, "NULL"),
-    preamble: default!(Option<JsonText<'_>>, "NULL"),
-    strip: default!(Option<bool>, "true"),
-    marker: default!(Option<bool>, "true"),
-) -> std::result::Result<
-    TableIterator<
-        'static,
-        (
-            name!(ordinal, i32),
-            name!(kind, String),
-            name!(role, String),
-            name!(content, Option<String>),
-            name!(msg_id, Option<String>),
-            name!(seq, Option<i64>),
-            name!(tokens, i32),
-            name!(message, JsonResult),
-        ),
-    >,
-    ErrorReport,
-> {
+    size: Option<i32>,
+    max_tokens: Option<i32>,
+    current: Option<JsonText<'_>>,
+    preamble: Option<JsonText<'_>>,
+    strip: Option<bool>,
+    marker: Option<bool>,
+) -> std::result::Result<(), ErrorReport> {
     let thread_id = args::thread_id(thread_id)?;
     let options = Options::of_args(size, max_tokens, current, preamble, strip, marker)?;
     let db = Db::of_call(fcinfo)?;
-    let walk = Walk::new(&db, Some(thread_id), options.size);
-    let lines = window(&db, Some(thread_id), walk, options)?;
-    let rows = lines.into_iter().zip(1..).map(|(line, ordinal)| line.into_row(ordinal));
-    Ok(TableIterator::new(rows.collect::<Vec<WindowRow>>()))
+    let shaper = Shaper::new(&db, options.strip)?;
+    let walk = Walk::new(&db, Some(thread_id), options.size, shaper.rules());
+    let lines = window(&db, Some(thread_id), walk, options, &shaper)?;
+    let mut sink = RowSink::of_call(fcinfo);
+    for (line, ordinal) in lines.iter().zip(1..) {
+        sink.put(|| line.columns(ordinal));
+    }
+    Ok(())
 }
 
 /// How a window is to be made.
@@ -65,7 +55,7 @@ pub struct Options<'a> {
     max_tokens: Option<u64>,
     pub current: Vec<(&'a str, Message)>,
     preamble: Vec<(&'a str, Message)>,
-    strip: bool,
+    pub strip: bool,
     marker: bool,
 }
 
@@ -126,9 +116,18 @@ pub struct Line {
 }
 
 impl Line {
-    fn into_row(self, ordinal: i32) -> WindowRow {
-        let message = JsonResult(self.message);
-        (ordinal, self.kind.to_owned(), self.role, self.content, self.msg_id, self.seq, self.tokens as i32, message)
+    fn columns(&self, ordinal: i32) -> [Option<Datum>; 8] {
+        [
+            datum(ordinal),
+            datum(self.kind),
+            datum(self.role.as_str()),
+            self.content.as_deref().and_then(datum),
+            self.msg_id.as_deref().and_then(datum),
+            self.seq.and_then(datum),
+            datum(self.tokens as i32),
+            // A json datum has the layout of a text datum.
+            datum(self.message.as_str()),
+        ]
     }
 
     /// A message that the window itself writes.
@@ -140,26 +139,35 @@ impl Line {
 }
 
 /// Makes the lines of messages.
-struct Shaper {
+pub struct Shaper {
     /// `None` where markup stays.
     cleaner: Option<Rc<Cleaner>>,
 }
 
 impl Shaper {
+    pub fn new(db: &Db, strip: bool) -> Result<Shaper> {
+        Ok(Shaper { cleaner: if strip { Some(cleaner(db)?) } else { None } })
+    }
+
+    /// The rules by which messages are cleaned.
+    pub fn rules(&self) -> Option<i64> {
+        self.cleaner.as_ref().map(|cleaner| cleaner.fingerprint())
+    }
+
     fn line(&self, kind: &'static str, said: Said) -> Result<Line> {
-        let Said { text, message, stored, .. } = said;
-        let speaker = Speaker::of_role(&message.role);
-        let clean = self.cleaner.as_ref().and_then(|cleaner| cleaned(&text, speaker, cleaner));
-        let tokens = match (&clean, &stored) {
-            (None, Some(stored)) => stored.tokens as u64,
-            _ => counted(kind, clean.as_deref().unwrap_or(&text))?,
-        };
-        let (text, message) = match clean {
-            Some(clean) => {
-                let message = Message::parse(&clean).map_err(|error| message_error(kind, "$", error))?;
-                (clean, message)
+        let Said { text, message, clean, stored, .. } = said;
+        let (text, message, tokens) = match (clean, &self.cleaner) {
+            (Cleaned::Text(clean), Some(_)) => (clean.json, message, clean.tokens as u64),
+            (Cleaned::NotYet, Some(cleaner)) => {
+                match cleaning::clean(&text, Speaker::of_role(&message.role), cleaner) {
+                    Some(Clean { json, tokens }) => {
+                        let message = Message::parse(&json).map_err(|error| message_error(kind, "$", error))?;
+                        (json, message, tokens as u64)
+                    }
+                    None => as_given(kind, text, message, stored.as_ref())?,
+                }
             }
-            None => (text, message),
+            _ => as_given(kind, text, message, stored.as_ref())?,
         };
         let msg_id = stored.as_ref().map(|stored| stored.msg_id.clone()).or(message.own_id);
         let seq = stored.map(|stored| stored.seq);
@@ -173,6 +181,14 @@ impl Shaper {
     }
 }
 
+fn as_given(kind: &str, text: String, message: Message, stored: Option<&Stored>) -> Result<(String, Message, u64)> {
+    let tokens = match stored {
+        Some(stored) => stored.tokens as u64,
+        None => counted(kind, &text)?,
+    };
+    Ok((text, message, tokens))
+}
+
 fn trimmed(text: String) -> String {
     if text.trim().len() == text.len() { text } else { text.trim().to_owned() }
 }
@@ -183,14 +199,19 @@ fn counted(argument: &str, text: &str) -> Result<u64> {
 }
 
 /// The lines of the window of a conversation; `thread_id` is the log that it begins with.
-pub fn window(db: &Db, thread_id: Option<&str>, walk: Walk<'_>, options: Options<'_>) -> Result<Vec<Line>> {
-    let Options { max_tokens, current, preamble, strip, marker, .. } = options;
-    let shaper = Shaper { cleaner: if strip { Some(cleaner(db)?) } else { None } };
+pub fn window(
+    db: &Db,
+    thread_id: Option<&str>,
+    walk: Walk<'_>,
+    options: Options<'_>,
+    shaper: &Shaper,
+) -> Result<Vec<Line>> {
+    let Options { max_tokens, current, preamble, marker, .. } = options;
     let said_before = walk.openings();
     let frame = walk.frame(current)?;
     let summary = match frame.before {
         0 => None,
-        _ => Some(Line::note("summary", "system", before(db, thread_id, &frame, &said_before, &shaper)?)),
+        _ => Some(Line::note("summary", "system", before(db, thread_id, &frame, &said_before, shaper)?)),
     };
     let Frame { exchanges, opening, final_turn, .. } = frame;
     let mut exchanges = exchanges

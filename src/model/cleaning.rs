@@ -2,11 +2,26 @@
 
 use super::markup::Cleaner;
 use super::message::Speaker;
+use super::tokens;
 use crate::json::{Shallow, quote, shallow, unquote};
 use std::borrow::Cow;
 
 /// What stands for a text of which nothing is left: model providers refuse an empty one.
 const NOTHING_LEFT: &str = "…";
+
+/// A message as it is shown, with the tokens that a model reads in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clean {
+    pub json: String,
+    pub tokens: usize,
+}
+
+/// The message without markup, counted; `None` where it has none.
+pub fn clean(json: &str, speaker: Speaker, cleaner: &Cleaner) -> Option<Clean> {
+    let json = cleaned(json, speaker, cleaner)?;
+    let tokens = tokens::of_message(&json).ok()?;
+    Some(Clean { json, tokens })
+}
 
 /// The message without markup; `None` where it has none. What the model said goes through all rules. In what a person or a tool
 /// said only the data of images is replaced: `[1]` may be the answer there, or part of a JSON array.
@@ -70,7 +85,7 @@ mod tests {
         Rule { kind, pattern, keep, replacement: replacement.map(str::to_owned) }
     }
 
-    fn clean(speaker: Speaker, json: &str) -> Option<String> {
+    fn text(speaker: Speaker, json: &str) -> Option<String> {
         let rules = [rule("tag", "think", "nothing", None), rule("data", "image/", "replacement", Some("[{type}]"))];
         cleaned(json, speaker, &Cleaner::new(&rules).expect("sound"))
     }
@@ -78,11 +93,11 @@ mod tests {
     #[test]
     fn the_texts_are_cleaned_and_all_else_stays() {
         assert_eq!(
-            clean(Speaker::Model, r#"{"id": 1.0, "content" : "<think>\n</think>a \"b\"", "x":[]}"#).as_deref(),
+            text(Speaker::Model, r#"{"id": 1.0, "content" : "<think>\n</think>a \"b\"", "x":[]}"#).as_deref(),
             Some(r#"{"id": 1.0, "content" : "a \"b\"", "x":[]}"#)
         );
         assert_eq!(
-            clean(
+            text(
                 Speaker::Model,
                 r#"{"content": ["<think></think>1", {"type": "text", "text": "<think/>2"}, {"type": "image", "text": "<think/>3"}, {"type":"text","text":"4"}]}"#
             )
@@ -90,17 +105,14 @@ mod tests {
             Some(r#"{"content": ["1", {"type": "text", "text": "2"}, {"type": "image", "text": "<think/>3"}, {"type":"text","text":"4"}]}"#)
         );
         for untouched in [r#"{"content": "a"}"#, r#"{"content": null}"#, r#"{"content": {"text": "<think/>"}}"#, "{}"] {
-            assert_eq!(clean(Speaker::Model, untouched), None);
+            assert_eq!(text(Speaker::Model, untouched), None);
         }
     }
 
     #[test]
     fn where_nothing_is_left_something_stands() {
-        assert_eq!(
-            clean(Speaker::Model, r#"{"content": "<think>hm</think>"}"#).as_deref(),
-            Some(r#"{"content": "…"}"#)
-        );
-        assert_eq!(clean(Speaker::Model, r#"{"content": ""}"#), None);
+        assert_eq!(text(Speaker::Model, r#"{"content": "<think>hm</think>"}"#).as_deref(), Some(r#"{"content": "…"}"#));
+        assert_eq!(text(Speaker::Model, r#"{"content": ""}"#), None);
     }
 
     #[test]
@@ -108,8 +120,8 @@ mod tests {
         let data = format!("data:image/png;base64,{}", "QUJD".repeat(30));
         let message = format!(r#"{{"content": "<think>a</think> {data}"}}"#);
         for speaker in [Speaker::User, Speaker::Tool, Speaker::System] {
-            assert_eq!(clean(speaker, &message).as_deref(), Some(r#"{"content": "<think>a</think> [image/png]"}"#));
+            assert_eq!(text(speaker, &message).as_deref(), Some(r#"{"content": "<think>a</think> [image/png]"}"#));
         }
-        assert_eq!(clean(Speaker::Model, &message).as_deref(), Some(r#"{"content": " [image/png]"}"#));
+        assert_eq!(text(Speaker::Model, &message).as_deref(), Some(r#"{"content": " [image/png]"}"#));
     }
 }

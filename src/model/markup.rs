@@ -18,6 +18,19 @@ pub struct Rule {
     pub replacement: Option<String>,
 }
 
+/// Changes with what rules do: a message cleaned by an earlier version is cleaned again.
+const VERSION: &[u8] = b"checkpointer/markup/1";
+
+impl Rule {
+    fn add_to(&self, hash: &mut blake3::Hasher) {
+        let parts = [Some(&self.kind), Some(&self.pattern), Some(&self.keep), self.replacement.as_ref()];
+        for part in parts {
+            let text = part.map_or("", String::as_str);
+            hash.update(&[u8::from(part.is_some())]).update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+        }
+    }
+}
+
 /// What is wrong with a rule: the column, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleError {
@@ -45,12 +58,16 @@ enum Pass {
 #[derive(Debug, Default)]
 pub struct Cleaner {
     passes: Vec<Pass>,
+    fingerprint: i64,
 }
 
 impl Cleaner {
     pub fn new<'r>(rules: impl IntoIterator<Item = &'r Rule>) -> Result<Cleaner, RuleError> {
         let mut passes: Vec<Pass> = Vec::new();
+        let mut hash = blake3::Hasher::new();
+        hash.update(VERSION);
         for rule in rules {
+            rule.add_to(&mut hash);
             let pass = Pass::of(rule)?;
             match (passes.last_mut(), pass) {
                 // Of two rules for one tag the first takes all, as it would in passes of their own.
@@ -62,7 +79,14 @@ impl Cleaner {
                 (_, pass) => passes.push(pass),
             }
         }
-        Ok(Cleaner { passes })
+        let mut fingerprint = [0; 8];
+        hash.finalize_xof().fill(&mut fingerprint);
+        Ok(Cleaner { passes, fingerprint: i64::from_le_bytes(fingerprint) })
+    }
+
+    /// Tells these rules, and the way in which they are applied, from others.
+    pub fn fingerprint(&self) -> i64 {
+        self.fingerprint
     }
 
     /// The text after all rules.

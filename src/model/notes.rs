@@ -7,7 +7,7 @@ pub fn marker(opening: &str) -> String {
 }
 
 /// How many openings an extract quotes.
-pub const MOST_OPENINGS: usize = 8;
+pub const MOST_OPENINGS: usize = 6;
 
 /// What stands in the place of `count` messages that nobody has summarised: how many they are, and what the user asked in them last.
 /// `openings` are in order. As long as the conversation is, this is short.
@@ -18,7 +18,7 @@ pub fn extract(count: u64, openings: &[String]) -> String {
         text.push_str(" In them the user said, the latest last:");
         for opening in openings {
             text.push_str("\n- ");
-            text.push_str(&quoted(opening, 120));
+            text.push_str(&quoted(opening, 100));
         }
     }
     text.push(']');

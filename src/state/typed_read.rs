@@ -1,6 +1,6 @@
 //! `ckpt_get_typed` and `ckpt_list_typed`: checkpoints with their values and pending writes as rows, one value a row, each read
 //! when its row is made. So no result is one giant datum, and no more than one value is in this session's memory. The functions
-//! are declared in `sql/typed_read.sql`.
+//! are declared in `sql/row_functions.sql`.
 
 use super::Namespace;
 use super::checkpoint::Checkpoint;
@@ -131,7 +131,7 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Adds a row, in the order of the columns in `sql/typed_read.sql`.
+    /// Adds a row, in the order of the columns in `sql/row_functions.sql`.
     fn row(&self, sink: &mut RowSink, kind: &str, columns: impl FnOnce() -> Columns) {
         check_for_interrupts!();
         sink.put(|| {

@@ -77,10 +77,10 @@ def marker_text(opening):
 
 def extract_text(log, before, covered=0):
     count = before - covered
-    openings = [message["content"] for message in log[max(covered, before - 500) : before] if message["role"] == "user"][-8:]
+    openings = [message["content"] for message in log[max(covered, before - 500) : before] if message["role"] == "user"][-6:]
     text = f"[{count} earlier {'message is' if count == 1 else 'messages are'} not shown."
     if openings:
-        text += " In them the user said, the latest last:" + "".join(f"\n- {quoted(text, 120)}" for text in openings)
+        text += " In them the user said, the latest last:" + "".join(f"\n- {quoted(text, 100)}" for text in openings)
     return text + "]"
 
 

@@ -49,3 +49,24 @@ CREATE FUNCTION @extschema@.ckpt_list_typed(
 )
 LANGUAGE c STABLE PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'ckpt_list_typed_wrapper';
+
+CREATE FUNCTION @extschema@.ckpt_window(
+    thread_id  text,
+    size       integer DEFAULT 60,
+    max_tokens integer DEFAULT NULL,
+    current    json    DEFAULT NULL,
+    preamble   json    DEFAULT NULL,
+    strip      boolean DEFAULT true,
+    marker     boolean DEFAULT true
+) RETURNS TABLE (
+    ordinal integer,
+    kind    text,
+    role    text,
+    content text,
+    msg_id  text,
+    seq     bigint,
+    tokens  integer,
+    message json
+)
+LANGUAGE c STABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'ckpt_window_wrapper';
