@@ -105,6 +105,16 @@ impl Row<'_> {
         self.column(column)?.ok_or_else(unexpected_null)
     }
 
+    /// The texts of so many columns from one on, not copied.
+    pub fn texts<const N: usize>(&mut self, first: usize) -> Result<[Option<&str>; N]> {
+        let mut texts = [None; N];
+        for (at, text) in texts.iter_mut().enumerate() {
+            // SAFETY: what was made valid of the row stays where it is while more of it is: all of them live as long as the row.
+            *text = self.column::<&str>(first + at)?.map(|text| unsafe { &*std::ptr::from_ref(text) });
+        }
+        Ok(texts)
+    }
+
     /// A borrowing `T` must not outlive the row; the callers above see to it.
     fn column<T: FromDatum + IntoDatum>(&mut self, column: usize) -> Result<Option<T>> {
         let number = column as i32;

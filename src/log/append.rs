@@ -1,6 +1,6 @@
 //! `ckpt_append`: adds messages to the log, each once however often it is sent.
 
-use super::markup::cleaner;
+use super::markup::rules;
 use super::read::said;
 use super::summary;
 use super::{message_error, parse_messages};
@@ -253,8 +253,8 @@ impl Append<'_> {
         if inserts.is_empty() {
             return Ok(());
         }
-        let cleaner = cleaner(self.db)?;
-        let clean: Vec<Option<Clean>> = inserts.iter().map(|(_, new)| new.clean(&cleaner)).collect();
+        let rules = rules(self.db)?;
+        let clean: Vec<Option<Clean>> = inserts.iter().map(|(_, new)| new.clean(&rules.cleaner)).collect();
         let [thread_id, tenant] = self.log();
         let args = [
             thread_id,
@@ -267,7 +267,7 @@ impl Append<'_> {
             param(inserts.iter().map(|(_, new)| new.text).collect::<Vec<_>>()),
             param(rewound),
             param(inserts.iter().map(|(_, new)| new.tokens()).collect::<Result<Vec<_>>>()?),
-            param(cleaner.fingerprint()),
+            param(rules.fingerprint),
             param(clean.iter().map(|clean| clean.as_ref().map(|clean| clean.json.as_str())).collect::<Vec<_>>()),
             param(clean.iter().map(|clean| clean.as_ref().map(|clean| as_int(clean.tokens))).collect::<Vec<_>>()),
         ];
@@ -276,8 +276,8 @@ impl Append<'_> {
     }
 
     fn replace(&self, seq: i64, new: &New<'_>) -> Result<()> {
-        let cleaner = cleaner(self.db)?;
-        let clean = new.clean(&cleaner);
+        let rules = rules(self.db)?;
+        let clean = new.clean(&rules.cleaner);
         let [thread_id, tenant] = self.log();
         let args = [
             thread_id,
@@ -287,7 +287,7 @@ impl Append<'_> {
             param(new.message.opens_exchange),
             json_param(new.text),
             param(new.tokens()?),
-            param(cleaner.fingerprint()),
+            param(rules.fingerprint),
             optional_json_param(clean.as_ref().map(|clean| clean.json.as_str())),
             param(clean.as_ref().map(|clean| as_int(clean.tokens))),
         ];

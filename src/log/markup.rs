@@ -2,7 +2,7 @@
 
 use crate::args;
 use crate::error::{Error, Result};
-use crate::model::markup::{Cleaner, Rule};
+use crate::model::markup::{self, Cleaner, Rule};
 use crate::spi::{Db, Statement};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -14,24 +14,46 @@ static RULES: Statement = Statement::new(
     &[],
 );
 
+// In any order.
+static ENABLED: Statement = Statement::new(
+    "SELECT m.ordinal, m.name, m.kind, m.pattern, m.keep, m.replacement FROM @s.checkpoint_markup m WHERE m.enabled",
+    &[],
+);
+
+/// The rules that are in force.
+#[derive(Default)]
+pub struct Rules {
+    pub cleaner: Cleaner,
+    /// Tells them, and the way in which they are applied, from others.
+    pub fingerprint: i64,
+}
+
 thread_local! {
-    /// The rules that this session used last, compiled: a regular expression takes longer to compile than to use.
-    static CLEANER: RefCell<(Vec<Rule>, Rc<Cleaner>)> = RefCell::new((Vec::new(), Rc::new(Cleaner::default())));
+    /// The rules that this session used last: a regular expression takes longer to compile than to use.
+    static LAST: RefCell<Rc<Rules>> = RefCell::default();
 }
 
 /// The rules as the calling query sees them.
-pub fn cleaner(db: &Db) -> Result<Rc<Cleaner>> {
+pub fn rules(db: &Db) -> Result<Rc<Rules>> {
+    let mut fingerprint = 0_i64;
+    db.each(&ENABLED, &[], |row| {
+        let ordinal = row.must(1)?;
+        let [name, kind, pattern, keep, replacement] = row.texts(2)?;
+        fingerprint = fingerprint.wrapping_add(markup::fingerprint(ordinal, [name, kind, pattern, keep, replacement]));
+        Ok(())
+    })?;
+    let last = LAST.with_borrow(Rc::clone);
+    if last.fingerprint == fingerprint {
+        return Ok(last);
+    }
     let rules = db.read(&RULES, &[], |row| {
         Ok(Rule { kind: row.must(1)?, pattern: row.must(2)?, keep: row.must(3)?, replacement: row.get(4)? })
     })?;
-    CLEANER.with_borrow_mut(|(known, cleaner)| {
-        if *known != rules {
-            // Rules are checked when they are added, so these can fail only where a check was taken away.
-            *cleaner = Rc::new(Cleaner::new(&rules).map_err(|error| bad_rule(error.column, &error.problem))?);
-            *known = rules;
-        }
-        Ok(Rc::clone(cleaner))
-    })
+    // Rules are checked when they are added, so these can fail only where a check was taken away.
+    let cleaner = Cleaner::new(&rules).map_err(|error| bad_rule(error.column, &error.problem))?;
+    let rules = Rc::new(Rules { cleaner, fingerprint });
+    LAST.set(Rc::clone(&rules));
+    Ok(rules)
 }
 
 fn bad_rule(column: &str, problem: &str) -> Error {
@@ -46,8 +68,8 @@ fn bad_rule(column: &str, problem: &str) -> Error {
 #[pg_extern(stable, parallel_safe)]
 fn ckpt_strip(fcinfo: pg_sys::FunctionCallInfo, content: Option<&str>) -> std::result::Result<String, ErrorReport> {
     let content = args::required("content", content)?;
-    let cleaner = cleaner(&Db::of_call(fcinfo)?)?;
-    Ok(cleaner.clean(content).into_owned())
+    let rules = rules(&Db::of_call(fcinfo)?)?;
+    Ok(rules.cleaner.clean(content).into_owned())
 }
 
 /// True for a rule that can be used; the check of the table `checkpoint_markup`.

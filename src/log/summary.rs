@@ -4,7 +4,7 @@
 //! to the last message that it covers: an edit or a rewind of what it covers takes it away, and with the number of edits that the job
 //! was handed out with a summary of what was there before is told from one of what is there now.
 
-use super::markup::cleaner;
+use super::markup::rules;
 use super::read::parse_stored;
 use super::walk::Walk;
 use super::window;
@@ -233,14 +233,14 @@ impl Job<'_> {
     /// The messages after a seq, up to the message `until`, as a JSON list; and the last of them. Where they are too many for one
     /// job, whole exchanges.
     fn messages(&self, after_seq: i64, until: i64) -> Result<(String, Option<(i64, i64)>)> {
-        let cleaner = cleaner(self.db)?;
+        let rules = rules(self.db)?;
         let [thread_id, tenant] = self.log();
         // One more tells whether the last exchange ends there.
         let args = [thread_id, tenant, param(after_seq), param(until), param(MOST_MESSAGES as i64 + 1)];
         let mut found: Vec<(i64, i64, bool, String)> = self.db.write(&UNCOVERED, &args, |row| {
             let text: String = row.must(4)?;
             let role = parse_stored(self.thread_id, &text)?.role;
-            let text = cleaned(&text, Speaker::of_role(&role), &cleaner).unwrap_or(text);
+            let text = cleaned(&text, Speaker::of_role(&role), &rules.cleaner).unwrap_or(text);
             Ok((row.must(1)?, row.must(2)?, row.must(3)?, text))
         })?;
         if found.len() > MOST_MESSAGES {

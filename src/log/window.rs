@@ -1,6 +1,6 @@
 //! `ckpt_window`: what the model should read. It is declared in `sql/row_functions.sql`.
 
-use super::markup::cleaner;
+use super::markup::{self, Rules};
 use super::read::Stored;
 use super::summary;
 use super::walk::{Cleaned, Frame, Said, Walk};
@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 use crate::json::quote;
 use crate::json_types::JsonText;
 use crate::model::cleaning::{self, Clean};
-use crate::model::markup::Cleaner;
 use crate::model::message::{Message, Speaker};
 use crate::model::window::{Groups, newest_within};
 use crate::model::{notes, tokens};
@@ -141,25 +140,25 @@ impl Line {
 /// Makes the lines of messages.
 pub struct Shaper {
     /// `None` where markup stays.
-    cleaner: Option<Rc<Cleaner>>,
+    rules: Option<Rc<Rules>>,
 }
 
 impl Shaper {
     pub fn new(db: &Db, strip: bool) -> Result<Shaper> {
-        Ok(Shaper { cleaner: if strip { Some(cleaner(db)?) } else { None } })
+        Ok(Shaper { rules: if strip { Some(markup::rules(db)?) } else { None } })
     }
 
     /// The rules by which messages are cleaned.
     pub fn rules(&self) -> Option<i64> {
-        self.cleaner.as_ref().map(|cleaner| cleaner.fingerprint())
+        self.rules.as_ref().map(|rules| rules.fingerprint)
     }
 
     fn line(&self, kind: &'static str, said: Said) -> Result<Line> {
         let Said { text, message, clean, stored, .. } = said;
-        let (text, message, tokens) = match (clean, &self.cleaner) {
+        let (text, message, tokens) = match (clean, &self.rules) {
             (Cleaned::Text(clean), Some(_)) => (clean.json, message, clean.tokens as u64),
-            (Cleaned::NotYet, Some(cleaner)) => {
-                match cleaning::clean(&text, Speaker::of_role(&message.role), cleaner) {
+            (Cleaned::NotYet, Some(rules)) => {
+                match cleaning::clean(&text, Speaker::of_role(&message.role), &rules.cleaner) {
                     Some(Clean { json, tokens }) => {
                         let message = Message::parse(&json).map_err(|error| message_error(kind, "$", error))?;
                         (json, message, tokens as u64)
@@ -177,7 +176,7 @@ impl Shaper {
 
     /// A text that a note quotes.
     fn quotable(&self, text: &str) -> String {
-        self.cleaner.as_ref().map_or_else(|| text.to_owned(), |cleaner| cleaner.clean_data(text).into_owned())
+        self.rules.as_ref().map_or_else(|| text.to_owned(), |rules| rules.cleaner.clean_data(text).into_owned())
     }
 }
 

@@ -21,14 +21,18 @@ pub struct Rule {
 /// Changes with what rules do: a message cleaned by an earlier version is cleaned again.
 const VERSION: &[u8] = b"checkpointer/markup/1";
 
-impl Rule {
-    fn add_to(&self, hash: &mut blake3::Hasher) {
-        let parts = [Some(&self.kind), Some(&self.pattern), Some(&self.keep), self.replacement.as_ref()];
-        for part in parts {
-            let text = part.map_or("", String::as_str);
-            hash.update(&[u8::from(part.is_some())]).update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
-        }
+/// A rule's part in the fingerprint of a set of rules, which is the (wrapping) sum of these. `texts` are all its columns that say
+/// what it does and where it stands.
+pub fn fingerprint(ordinal: i32, texts: [Option<&str>; 5]) -> i64 {
+    let mut hash = blake3::Hasher::new();
+    hash.update(VERSION).update(&ordinal.to_le_bytes());
+    for text in texts {
+        let bytes = text.unwrap_or_default().as_bytes();
+        hash.update(&[u8::from(text.is_some())]).update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
     }
+    let mut fingerprint = [0; 8];
+    hash.finalize_xof().fill(&mut fingerprint);
+    i64::from_le_bytes(fingerprint)
 }
 
 /// What is wrong with a rule: the column, and why.
@@ -58,16 +62,12 @@ enum Pass {
 #[derive(Debug, Default)]
 pub struct Cleaner {
     passes: Vec<Pass>,
-    fingerprint: i64,
 }
 
 impl Cleaner {
     pub fn new<'r>(rules: impl IntoIterator<Item = &'r Rule>) -> Result<Cleaner, RuleError> {
         let mut passes: Vec<Pass> = Vec::new();
-        let mut hash = blake3::Hasher::new();
-        hash.update(VERSION);
         for rule in rules {
-            rule.add_to(&mut hash);
             let pass = Pass::of(rule)?;
             match (passes.last_mut(), pass) {
                 // Of two rules for one tag the first takes all, as it would in passes of their own.
@@ -79,14 +79,7 @@ impl Cleaner {
                 (_, pass) => passes.push(pass),
             }
         }
-        let mut fingerprint = [0; 8];
-        hash.finalize_xof().fill(&mut fingerprint);
-        Ok(Cleaner { passes, fingerprint: i64::from_le_bytes(fingerprint) })
-    }
-
-    /// Tells these rules, and the way in which they are applied, from others.
-    pub fn fingerprint(&self) -> i64 {
-        self.fingerprint
+        Ok(Cleaner { passes })
     }
 
     /// The text after all rules.
