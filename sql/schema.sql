@@ -45,8 +45,10 @@ CREATE TABLE @extschema@.checkpoints (
     PRIMARY KEY (thread_id, tenant, checkpoint_ns, checkpoint_id)
 );
 
--- ckpt_list across threads, newest first; a new id goes to its right end.
-CREATE INDEX checkpoints_by_id ON @extschema@.checkpoints (tenant, checkpoint_id DESC, thread_id, checkpoint_ns);
+-- ckpt_list across threads, newest first; a new id goes to its right end. The condition holds for every row. It keeps the index from
+-- statements that do not say it: on a table that was not analysed yet the planner takes any index for as good as the right one.
+CREATE INDEX checkpoints_by_id ON @extschema@.checkpoints (tenant, checkpoint_id DESC, thread_id, checkpoint_ns)
+    WHERE checkpoint_id > '';
 -- ckpt_list by metadata.
 CREATE INDEX checkpoints_by_metadata ON @extschema@.checkpoints
     USING gin (metadata_filter jsonb_path_ops) WHERE metadata_filter IS NOT NULL;
@@ -154,7 +156,8 @@ CREATE TABLE @extschema@.checkpoint_messages (
     PRIMARY KEY (thread_id, tenant, seq)
 );
 
-CREATE UNIQUE INDEX checkpoint_messages_by_id ON @extschema@.checkpoint_messages (thread_id, tenant, msg_id);
+-- The condition is as above.
+CREATE UNIQUE INDEX checkpoint_messages_by_id ON @extschema@.checkpoint_messages (thread_id, tenant, msg_id) WHERE msg_id > '';
 
 COMMENT ON TABLE  @extschema@.checkpoint_messages IS 'The message log of a thread: what the model sees';
 COMMENT ON COLUMN @extschema@.checkpoint_messages.seq IS 'Order in the thread, from 1, without gaps but for rewinds';

@@ -36,16 +36,23 @@ pub struct Statement {
     parameters: &'static [Oid],
     /// Whether the best plan depends on the parameters.
     depends: bool,
+    /// Whether rows are to come in the order of an index.
+    ordered: bool,
 }
 
 impl Statement {
     pub const fn new(sql: &'static str, parameters: &'static [Oid]) -> Self {
-        Statement { sql, parameters, depends: false }
+        Statement { sql, parameters, depends: false, ordered: false }
+    }
+
+    /// A statement that asks for an order that the right index has: no plan that sorts is as good, whatever the planner thinks.
+    pub const fn ordered(sql: &'static str, parameters: &'static [Oid]) -> Self {
+        Statement { sql, parameters, depends: false, ordered: true }
     }
 
     /// A statement whose best plan depends on its parameters: Postgres decides, as it does by default, whether to plan it anew.
     pub const fn depending(sql: &'static str, parameters: &'static [Oid]) -> Self {
-        Statement { sql, parameters, depends: true }
+        Statement { sql, parameters, depends: true, ordered: false }
     }
 }
 
@@ -248,7 +255,7 @@ impl Db {
                     dest: receiver.as_mut().map_or(std::ptr::null_mut(), Receiver::as_dest),
                     ..Default::default()
                 };
-                let _planning = Planning::begin();
+                let _planning = Planning::begin(statement.ordered);
                 pg_sys::SPI_execute_plan_extended(plan, &raw const options)
             };
             if let Some(error) = receiver.and_then(|receiver| receiver.failed) {
@@ -412,15 +419,21 @@ unsafe extern "C-unwind" fn do_nothing(_: *mut pg_sys::DestReceiver) {}
 /// it as very dear, and would have it compiled, in 30 ms at each run.
 struct Planning {
     enable_seqscan: bool,
+    enable_sort: bool,
     jit_enabled: bool,
 }
 
 impl Planning {
-    fn begin() -> Planning {
+    fn begin(ordered: bool) -> Planning {
         // SAFETY: a setting of this session, which has one thread; put back when this is dropped, also while a panic unwinds.
         unsafe {
-            let planning = Planning { enable_seqscan: pg_sys::enable_seqscan, jit_enabled: pg_sys::jit_enabled };
+            let planning = Planning {
+                enable_seqscan: pg_sys::enable_seqscan,
+                enable_sort: pg_sys::enable_sort,
+                jit_enabled: pg_sys::jit_enabled,
+            };
             pg_sys::enable_seqscan = false;
+            pg_sys::enable_sort = planning.enable_sort && !ordered;
             pg_sys::jit_enabled = false;
             planning
         }
@@ -432,6 +445,7 @@ impl Drop for Planning {
         // SAFETY: as above.
         unsafe {
             pg_sys::enable_seqscan = self.enable_seqscan;
+            pg_sys::enable_sort = self.enable_sort;
             pg_sys::jit_enabled = self.jit_enabled;
         }
     }

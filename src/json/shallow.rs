@@ -76,28 +76,47 @@ fn split(text: &str, last_counts: bool) -> Result<Shallow<'_>, JsonError> {
 
 fn members<'a>(text: &'a str, walker: &mut Walker<'a>, last_counts: bool) -> Result<Vec<Member<'a>>, JsonError> {
     let mut members: Vec<Member<'a>> = Vec::new();
-    let mut place_of: HashMap<Cow<'a, str>, usize> = HashMap::new();
+    let mut places = Places::default();
     while let Some(event) = walker.next_event()? {
         if event.kind == EventKind::EndObject {
             break;
         }
         let raw_key = &text[event.start..event.end];
         let key = unquote(raw_key)?;
-        let before = place_of.insert(key.clone(), members.len());
+        let before = places.insert(&key, &members);
         if before.is_some() && !last_counts {
             let problem = Problem::DuplicateKey(key.into_owned());
             return Err(JsonError { problem, offset: event.start });
         }
         let value = next_value(text, walker)?.ok_or(JsonError { problem: Problem::Malformed, offset: event.end })?;
         match before {
-            Some(place) => {
-                members[place].value = value;
-                place_of.insert(key, place);
-            }
+            Some(place) => members[place].value = value,
             None => members.push(Member { key, raw_key, value }),
         }
     }
     Ok(members)
+}
+
+/// Where the keys of an object are. A few are looked through; a table is made when there are more.
+#[derive(Default)]
+struct Places(HashMap<String, usize>);
+
+impl Places {
+    /// The place of the member that has the key already; else the key will have the next one.
+    fn insert(&mut self, key: &str, members: &[Member<'_>]) -> Option<usize> {
+        const FEW: usize = 16;
+        if members.len() < FEW {
+            return members.iter().position(|member| member.key == key);
+        }
+        if self.0.is_empty() {
+            self.0.extend(members.iter().enumerate().map(|(place, member)| (member.key.to_string(), place)));
+        }
+        if let Some(place) = self.0.get(key) {
+            return Some(*place);
+        }
+        self.0.insert(key.to_owned(), members.len());
+        None
+    }
 }
 
 fn elements<'a>(text: &'a str, walker: &mut Walker<'a>) -> Result<Vec<&'a str>, JsonError> {

@@ -20,15 +20,16 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::collections::HashMap;
 
-// A range and an order, where an equality would do: that is what the index by id is better for than the primary key, also for
-// a planner that knows nothing about the table yet.
-static KNOWN: Statement = Statement::new(
+// A range and an order, where an equality would do: only the index by id has them, also for a planner that knows nothing about the
+// table yet.
+static KNOWN: Statement = Statement::ordered(
     "SELECT wanted.id, m.seq, m.message::pg_catalog.text,
             (SELECT l.last_seq FROM @s.checkpoint_logs l WHERE l.thread_id @= $1 AND l.tenant @= $2),
             (SELECT l.created_at FROM @s.checkpoint_logs l WHERE l.thread_id @= $1 AND l.tenant @= $2)
      FROM pg_catalog.unnest($3) AS wanted (id)
      LEFT JOIN LATERAL (SELECT n.seq, n.msg_id, n.message FROM @s.checkpoint_messages n
-                        WHERE n.thread_id @= $1 AND n.tenant @= $2 AND n.msg_id @>= wanted.id AND n.msg_id @<= wanted.id
+                        WHERE n.thread_id @= $1 AND n.tenant @= $2 AND n.msg_id @> ''
+                          AND n.msg_id @>= wanted.id AND n.msg_id @<= wanted.id
                         ORDER BY n.msg_id LIMIT 1) AS m ON true",
     &[TEXT, TEXT, TEXTS],
 );

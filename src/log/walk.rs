@@ -263,8 +263,8 @@ impl<'a> Walk<'a> {
     /// Fetches until so many messages are at hand, or all there are; as a rule all that a window needs at once.
     fn fill(&mut self, wanted: usize) -> Result<()> {
         let Some(thread_id) = self.thread_id.filter(|_| self.page.len() < wanted) else { return Ok(()) };
-        // Beside `size` messages the final turn is read, and the exchange that does not fit.
-        let missing = (wanted - self.page.len()).max(self.size.clamp(PAGE, MOST) + PAGE / 2) as i64;
+        // In a chat the final turn has two messages, and where it has more the next page has the rest.
+        let missing = (wanted - self.page.len()).max(self.size.clamp(PAGE, MOST) + 4) as i64;
         let args = [param(thread_id), param(self.db.tenant.as_str()), param(self.below), param(missing)];
         let fetched = self.db.read(&BACKWARD, &args, |row| Said::from_row(thread_id, self.rules, row))?;
         if let Some(oldest) = fetched.last().and_then(|said| said.stored.as_ref()) {

@@ -135,7 +135,7 @@ fn text_member(top: &Shallow<'_>, key: &str) -> Option<String> {
 
 /// The parts of a `content` that is a list; those that are no objects say nothing here.
 fn content_parts<'a>(top: &Shallow<'a>) -> Vec<Shallow<'a>> {
-    match top.member("content").map(shallow) {
+    match top.member("content").filter(|content| content.starts_with('[')).map(shallow) {
         Some(Ok(Shallow::Array(parts))) => parts.into_iter().filter_map(|part| shallow(part).ok()).collect(),
         _ => Vec::new(),
     }

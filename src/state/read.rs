@@ -184,7 +184,7 @@ macro_rules! list_statement {
                 checkpoint_columns!(counted),
                 " FROM @s.checkpoints c WHERE c.tenant @= $1 AND ",
                 $condition,
-                " AND ($2 IS NULL OR c.checkpoint_ns @= $2) AND ($3 IS NULL OR c.checkpoint_id @< $3)
+                " AND c.checkpoint_id @> '' AND ($2 IS NULL OR c.checkpoint_ns @= $2) AND ($3 IS NULL OR c.checkpoint_id @< $3)
                  ORDER BY c.checkpoint_id DESC, c.thread_id, c.checkpoint_ns LIMIT $4"
             ),
             &[TEXT, TEXT, TEXT, BIGINT, TEXT, TEXT],
