@@ -200,9 +200,58 @@ mod window {
             for exchange in log {
                 selection.offer(exchange, true);
             }
-            selection.into_messages()
+            selection.into_exchanges()
         });
     }
 }
 
-// Cleaning of markup and counting of tokens get a module each here when the extension has them.
+/// What front ends put into an answer, taken out of it.
+mod cleaning {
+    use super::*;
+    use model::markup::{Cleaner, Rule};
+
+    fn cleaner() -> Cleaner {
+        let rule = |kind: &str, pattern: &str, keep: &str| {
+            let [kind, pattern, keep] = [kind, pattern, keep].map(str::to_owned);
+            Rule { kind, pattern, keep, replacement: None }
+        };
+        let rules = [
+            rule("tag", "think", "nothing"),
+            rule("tag", "cite", "text"),
+            rule("pattern", "[ \t]?【[^【】\n]+】", "nothing"),
+            rule("pattern", r"[ \t]?\[[1-9][0-9]{0,2}\]", "nothing"),
+        ];
+        Cleaner::new(&rules).expect("the rules are sound")
+    }
+
+    #[divan::bench(args = [600, 60_000])]
+    fn marked_up(bencher: Bencher, length: usize) {
+        let cleaner = cleaner();
+        let part = format!("<think>{}</think><cite>{}</cite> [1][2].【3†x】\n", text(1, 150), text(2, 150));
+        let answer = part.repeat(length / part.len() + 1);
+        bencher.counter(BytesCount::new(answer.len())).bench(|| cleaner.clean(black_box(&answer)).len());
+    }
+
+    #[divan::bench(args = [600, 60_000])]
+    fn plain(bencher: Bencher, length: usize) {
+        let (cleaner, answer) = (cleaner(), text(3, length));
+        bencher.counter(BytesCount::new(answer.len())).bench(|| cleaner.clean(black_box(&answer)).len());
+    }
+}
+
+mod counting {
+    use super::*;
+    use model::tokens::{Encoding, of_message};
+
+    #[divan::bench(args = [600, 60_000])]
+    fn o200k_base(bencher: Bencher, length: usize) {
+        let text = text(4, length);
+        bencher.counter(BytesCount::new(text.len())).bench(|| Encoding::O200kBase.count(black_box(&text)));
+    }
+
+    #[divan::bench]
+    fn message(bencher: Bencher) {
+        let message = json_message(1);
+        bencher.counter(BytesCount::new(message.len())).bench(|| of_message(black_box(&message)).is_ok());
+    }
+}
