@@ -20,8 +20,16 @@ COMMENT ON FUNCTION @extschema@.ckpt_list(text, text, jsonb, text, integer) IS
     'Checkpoints across threads and namespaces, newest id first, filtered by metadata';
 COMMENT ON FUNCTION @extschema@.ckpt_fork(text, text, text) IS
     'Another way from a checkpoint: a child with its state and next tasks, the latest from then on; returns its id';
-COMMENT ON FUNCTION @extschema@.ckpt_delete_thread(text) IS
-    'Delete a thread completely; returns how many checkpoints and messages it had';
+COMMENT ON FUNCTION @extschema@.ckpt_copy_thread(text, text) IS
+    'Copy a thread, its checkpoints, writes and messages, under another id; returns how many of these it has';
+COMMENT ON FUNCTION @extschema@.ckpt_delete_thread(text, interval) IS
+    'Delete a thread completely, and refuse writes to it for a while; returns how many checkpoints and messages it had';
+COMMENT ON FUNCTION @extschema@.ckpt_delete_runs(text[]) IS
+    'Delete the checkpoints of runs, by run_id in their metadata, keeping what others need; returns how many';
+COMMENT ON FUNCTION @extschema@.ckpt_define_graph(text, jsonb) IS
+    'Declare the channels of an agent: the reducer of each, and whether it is stored';
+COMMENT ON FUNCTION @extschema@.ckpt_bind(text, text) IS
+    'Bind a thread to a graph that ckpt_define_graph declared';
 COMMENT ON FUNCTION @extschema@.ckpt_prune(text[], integer, interval) IS
     'Delete all but the newest checkpoints of each namespace of these threads, keeping what those need; returns how many';
 COMMENT ON FUNCTION @extschema@.ckpt_put_typed(text, text, json, json, text[], text[], bytea[], json, text, text, text) IS

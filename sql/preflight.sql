@@ -15,6 +15,7 @@ BEGIN
     WHERE c.relnamespace = '@extschema@'::pg_catalog.regnamespace
       AND c.relname = ANY (ARRAY['checkpoint_heads', 'checkpoints', 'checkpoint_blobs', 'checkpoint_segments', 'checkpoint_writes',
                                  'checkpoint_logs', 'checkpoint_messages', 'checkpoint_summaries', 'checkpoint_markup',
+                                 'checkpoint_graphs', 'checkpoint_threads',
                                  'checkpoint_grants'])
     ORDER BY c.relname
     LIMIT 1;

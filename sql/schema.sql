@@ -7,6 +7,8 @@
 -- is also the lock that every writer of that namespace takes first. Beside the state, a thread may have a message log:
 -- `checkpoint_messages`, numbered by the counter in `checkpoint_logs`, which is the lock of its writers, and
 -- `checkpoint_summaries` of its beginning. (`checkpoint_markup`, in markup.sql, says what is left out when messages are read.)
+-- `checkpoint_threads` has what is set for a thread as a whole: the graph of `checkpoint_graphs` it is bound to, or that it was
+-- deleted and must not come back for a while.
 --
 -- Every key begins (thread_id, tenant), so that a router can shard on the thread, and no foreign key crosses threads; the
 -- functions keep the rows consistent. Identifiers compare by bytes (COLLATE "C"). Large columns are compressed by lz4.
@@ -19,6 +21,7 @@ CREATE TABLE @extschema@.checkpoint_heads (
     previous_id   text   COLLATE "C",
     newest_uuid   text   COLLATE "C",
     revision      bigint NOT NULL,
+    graph         text   COLLATE "C",
     PRIMARY KEY (thread_id, tenant, checkpoint_ns)
 ) WITH (fillfactor = 70);
 
@@ -27,6 +30,7 @@ COMMENT ON COLUMN @extschema@.checkpoint_heads.latest_id IS 'The latest checkpoi
 COMMENT ON COLUMN @extschema@.checkpoint_heads.previous_id IS 'The latest checkpoint before the last put: how a put that moves the head learns of it in the same statement';
 COMMENT ON COLUMN @extschema@.checkpoint_heads.newest_uuid IS 'The greatest UUIDv6 used as a checkpoint id, in lower case: new ids sort after it';
 COMMENT ON COLUMN @extschema@.checkpoint_heads.revision IS 'Counts the accepted changes; gives checkpoints their order of acceptance';
+COMMENT ON COLUMN @extschema@.checkpoint_heads.graph IS 'The graph that the thread is bound to, as in checkpoint_threads';
 
 CREATE TABLE @extschema@.checkpoints (
     thread_id            text        COLLATE "C" NOT NULL,
@@ -34,6 +38,7 @@ CREATE TABLE @extschema@.checkpoints (
     checkpoint_ns        text        COLLATE "C" NOT NULL,
     checkpoint_id        text        COLLATE "C" NOT NULL,
     parent_checkpoint_id text        COLLATE "C",
+    adopted              boolean     NOT NULL DEFAULT false,
     revision             bigint      NOT NULL,
     folded_into          text        COLLATE "C",
     next                 text[]      COLLATE "C" NOT NULL,
@@ -54,6 +59,7 @@ CREATE INDEX checkpoints_by_metadata ON @extschema@.checkpoints
     USING gin (metadata_filter jsonb_path_ops) WHERE metadata_filter IS NOT NULL;
 
 COMMENT ON TABLE  @extschema@.checkpoints IS 'Snapshots of the state of a thread, each with its parent';
+COMMENT ON COLUMN @extschema@.checkpoints.adopted IS 'Whether its own parent was deleted: of the one that it has now it consumed no writes';
 COMMENT ON COLUMN @extschema@.checkpoints.revision IS 'Order of acceptance within thread and namespace';
 COMMENT ON COLUMN @extschema@.checkpoints.folded_into IS 'The checkpoint into which ckpt_apply_writes folded the writes of this one';
 COMMENT ON COLUMN @extschema@.checkpoints.next IS 'Ids of the tasks that run next';
@@ -111,7 +117,7 @@ CREATE TABLE @extschema@.checkpoint_writes (
 );
 
 COMMENT ON TABLE  @extschema@.checkpoint_writes IS 'What tasks produced, logged against the checkpoint their step started from, until it is folded';
-COMMENT ON COLUMN @extschema@.checkpoint_writes.epoch IS 'The head''s revision when the task''s batch was begun: a child of the checkpoint sees the batches between its elder sibling and itself';
+COMMENT ON COLUMN @extschema@.checkpoint_writes.epoch IS 'The head''s revision when the task''s batch was begun: a child of the checkpoint sees the batches between its elder sibling and itself. Negative: queued sends that its parent had for it when that was deleted';
 COMMENT ON COLUMN @extschema@.checkpoint_writes.idx IS '0, 1, … for ordinary writes; __error__ -1, __scheduled__ -2, __interrupt__ -3, __resume__ -4';
 COMMENT ON COLUMN @extschema@.checkpoint_writes.value IS 'The value; NULL where it is a large one';
 COMMENT ON COLUMN @extschema@.checkpoint_writes.digest IS 'The key of a large value in checkpoint_blobs';
@@ -126,6 +132,7 @@ CREATE TABLE @extschema@.checkpoint_logs (
     edits         bigint      NOT NULL DEFAULT 0,
     lease_seq     bigint,
     lease_until   timestamptz,
+    copied_from   text[]      COLLATE "C",
     created_at    timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     PRIMARY KEY (thread_id, tenant)
 ) WITH (fillfactor = 70);
@@ -137,6 +144,8 @@ COMMENT ON COLUMN @extschema@.checkpoint_logs.message_count IS 'How many message
 COMMENT ON COLUMN @extschema@.checkpoint_logs.edits IS 'Counts the edits and rewinds of messages that a summary in the making covers';
 COMMENT ON COLUMN @extschema@.checkpoint_logs.lease_seq IS 'The last message that the summary in the making covers';
 COMMENT ON COLUMN @extschema@.checkpoint_logs.lease_until IS 'Until when nobody else gets the job of making it; NULL when it was made, or its messages changed';
+
+COMMENT ON COLUMN @extschema@.checkpoint_logs.copied_from IS 'The threads that it was copied from: ids of its older messages were made with their names';
 
 CREATE TABLE @extschema@.checkpoint_messages (
     thread_id      text        COLLATE "C" NOT NULL,
@@ -186,6 +195,32 @@ COMMENT ON COLUMN @extschema@.checkpoint_summaries.seq IS 'The last message that
 COMMENT ON COLUMN @extschema@.checkpoint_summaries.message_count IS 'How many messages it covers';
 COMMENT ON COLUMN @extschema@.checkpoint_summaries.expires_at IS 'When it counts no more; NULL for never';
 
+CREATE TABLE @extschema@.checkpoint_graphs (
+    tenant   text COLLATE "C" NOT NULL,
+    graph    text COLLATE "C" NOT NULL,
+    channels json COMPRESSION lz4 NOT NULL,
+    PRIMARY KEY (tenant, graph)
+);
+
+COMMENT ON TABLE  @extschema@.checkpoint_graphs IS 'Shapes of agents: per channel its reducer, and whether it is stored';
+COMMENT ON COLUMN @extschema@.checkpoint_graphs.channels IS '{"channel": {"reducer": "append", "persist": false}}, as ckpt_define_graph was given it';
+
+CREATE TABLE @extschema@.checkpoint_threads (
+    thread_id     text        COLLATE "C" NOT NULL,
+    tenant        text        COLLATE "C" NOT NULL,
+    graph         text        COLLATE "C",
+    blocked_until timestamptz,
+    PRIMARY KEY (thread_id, tenant)
+);
+
+-- Whether any thread is bound to a graph, and which blocks have expired.
+CREATE INDEX checkpoint_threads_by_graph ON @extschema@.checkpoint_threads (tenant, graph) WHERE graph IS NOT NULL;
+CREATE INDEX checkpoint_threads_blocked ON @extschema@.checkpoint_threads (blocked_until) WHERE blocked_until IS NOT NULL;
+
+COMMENT ON TABLE  @extschema@.checkpoint_threads IS 'What is set for a thread as a whole';
+COMMENT ON COLUMN @extschema@.checkpoint_threads.graph IS 'The graph that ckpt_bind bound it to';
+COMMENT ON COLUMN @extschema@.checkpoint_threads.blocked_until IS 'It was deleted, and until then nothing can be written to it';
+
 CREATE TABLE @extschema@.checkpoint_grants (
     role_name    text    PRIMARY KEY,
     level        text    NOT NULL CHECK (level = ANY (ARRAY['read', 'write'])),
@@ -205,10 +240,12 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_writes', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_logs', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_messages', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_summaries', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_graphs', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_threads', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.checkpoint_grants', '');
 
 REVOKE ALL ON
     @extschema@.checkpoint_heads, @extschema@.checkpoints, @extschema@.checkpoint_blobs,
     @extschema@.checkpoint_segments, @extschema@.checkpoint_writes, @extschema@.checkpoint_logs, @extschema@.checkpoint_messages,
-    @extschema@.checkpoint_summaries, @extschema@.checkpoint_grants
+    @extschema@.checkpoint_summaries, @extschema@.checkpoint_graphs, @extschema@.checkpoint_threads, @extschema@.checkpoint_grants
 FROM PUBLIC;

@@ -37,7 +37,12 @@ fn text<'a>(argument: &str, value: Option<&'a str>, most: usize, may_be_empty: b
 }
 
 pub fn thread_id(value: Option<&str>) -> Result<&str> {
-    text("thread_id", value, MAX_THREAD_ID, false)
+    named_thread_id("thread_id", value)
+}
+
+/// A thread's id in an argument of another name.
+pub fn named_thread_id<'a>(argument: &str, value: Option<&'a str>) -> Result<&'a str> {
+    text(argument, value, MAX_THREAD_ID, false)
 }
 
 pub fn checkpoint_ns(value: Option<&str>) -> Result<&str> {

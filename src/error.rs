@@ -4,11 +4,11 @@
 //! |---|---|---|
 //! | 22004 | null value not allowed | an argument is NULL where that means nothing |
 //! | 22023 | invalid parameter value | an argument that cannot be taken |
-//! | P0002 | no data found | a thread or checkpoint that is required does not exist |
+//! | P0002 | no data found | a thread, checkpoint or graph that is required does not exist |
 //! | 23505 | unique violation | the same key with different content |
 //! | 40001 | serialization failure | another process was first: read again and retry |
 //! | 54000 | program limit exceeded | a value or a result over a size limit |
-//! | 55000 | object not in prerequisite state | a fold before its tasks have finished, writes on a folded checkpoint |
+//! | 55000 | object not in prerequisite state | a fold before its tasks have finished, writes on a folded checkpoint or to a thread that was deleted and is blocked, a copy onto a thread that is not empty |
 //! | 25006 | read only transaction | a writing function on a standby |
 //! | 42704 | undefined object | ckpt_grant and ckpt_revoke for a role that does not exist |
 //! | XX001 | data corrupted | a stored value does not match its checksum |
@@ -83,6 +83,12 @@ impl Error {
             .hint("SELECT DISTINCT thread_id, checkpoint_ns FROM ckpt_list() shows what there is.")
     }
 
+    pub fn no_thread_at_all(thread_id: &str) -> Self {
+        Error::new(PgSqlErrorCode::ERRCODE_NO_DATA_FOUND, format!("there is no thread \"{thread_id}\""))
+            .detail("It has neither checkpoints nor messages under this tenant.")
+            .hint("SELECT DISTINCT thread_id FROM ckpt_list() shows the threads with checkpoints.")
+    }
+
     pub fn no_checkpoint(thread_id: &str, checkpoint_ns: &str, checkpoint_id: &str) -> Self {
         let place = namespace_suffix(checkpoint_ns);
         let message = format!("thread \"{thread_id}\"{place} has no checkpoint \"{checkpoint_id}\"");
@@ -125,6 +131,19 @@ impl Error {
 
     pub fn limit(message: impl Into<String>) -> Self {
         Error::new(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message.into())
+    }
+
+    /// The thread was deleted by another session while this call was on its way.
+    pub fn deleted_meanwhile(thread_id: &str) -> Self {
+        Error::lost_race(format!("thread \"{thread_id}\" was deleted meanwhile"))
+            .detail("Nothing was stored.")
+            .hint("Retry, if the thread is to begin anew.")
+    }
+
+    pub fn no_graph(graph: &str) -> Self {
+        Error::new(PgSqlErrorCode::ERRCODE_NO_DATA_FOUND, format!("there is no graph \"{graph}\""))
+            .detail("Nothing was bound.")
+            .hint("Declare it first: ckpt_define_graph(graph, channels).")
     }
 
     pub fn wrong_state(message: impl Into<String>) -> Self {

@@ -15,6 +15,7 @@ mod random;
 mod row_sink;
 mod spi;
 mod state;
+mod threads;
 
 ::pgrx::pg_module_magic!(name, version);
 

@@ -227,6 +227,28 @@ impl Db {
         Ok(self.write(statement, args, each)?.into_iter().next())
     }
 
+    /// The first row of a reading statement, by what is committed now, also in a transaction whose snapshot is older.
+    pub fn read_now<R>(
+        &self,
+        statement: &'static Statement,
+        args: &[DatumWithOid<'_>],
+        each: impl FnMut(&mut Row<'_>) -> Result<R>,
+    ) -> Result<Option<R>> {
+        // SAFETY: the snapshot is popped again; after an error the end of the transaction does that.
+        unsafe { pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot()) };
+        let mut found = None;
+        let mut each = each;
+        let mut first = |row: &mut Row<'_>| {
+            found = Some(each(row)?);
+            Ok(())
+        };
+        let run = self.run(statement, args, Mode::ReadNow, Some(&mut first));
+        // SAFETY: as above.
+        unsafe { pg_sys::PopActiveSnapshot() };
+        run?;
+        Ok(found)
+    }
+
     /// Runs a writing statement and says how many rows it touched.
     pub fn execute(&self, statement: &'static Statement, args: &[DatumWithOid<'_>]) -> Result<u64> {
         self.run(statement, args, Mode::Write, None)
@@ -251,7 +273,11 @@ impl Db {
             let status = unsafe {
                 let options = pg_sys::SPIExecuteOptions {
                     params: parameters(args),
-                    read_only: mode == Mode::Read && !has_transaction_id(),
+                    read_only: match mode {
+                        Mode::Read => !has_transaction_id(),
+                        Mode::ReadNow => true,
+                        Mode::Write => false,
+                    },
                     dest: receiver.as_mut().map_or(std::ptr::null_mut(), Receiver::as_dest),
                     ..Default::default()
                 };
@@ -335,6 +361,12 @@ fn must_be_able_to_write() -> Result<()> {
     if unsafe { pg_sys::RecoveryInProgress() } { Err(Error::standby()) } else { Ok(()) }
 }
 
+/// Whether all statements of this transaction see what was committed before it (REPEATABLE READ, SERIALIZABLE).
+pub fn has_one_snapshot() -> bool {
+    // SAFETY: reads a variable of the session.
+    unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
+}
+
 /// Whether this transaction has written: then a read takes a snapshot of its own, to see what the same statement wrote.
 fn has_transaction_id() -> bool {
     // SAFETY: reads the state of the transaction.
@@ -345,11 +377,12 @@ pub fn quote_identifier(name: &str) -> String {
     spi::quote_identifier(name)
 }
 
-/// How a plan is run: with the snapshot of the calling query and no transaction id, or with a snapshot of its own that sees
-/// what was committed, or written by this call, up to now.
+/// How a plan is run: with the snapshot of the calling query and no transaction id, with the active snapshot whatever the
+/// transaction did, or with a snapshot of its own that sees what was committed, or written by this call, up to now.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Read,
+    ReadNow,
     Write,
 }
 

@@ -16,6 +16,7 @@ use crate::model::writes::OnConflict;
 use crate::spi::{
     BIGINT, BIGINTS, BOOL, BOOLS, Db, INT, INTS, JSON, Statement, TEXT, TEXTS, json_param, optional_json_param, param,
 };
+use crate::threads;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::collections::HashMap;
@@ -39,8 +40,14 @@ static RESERVE: Statement = Statement::new(
     "INSERT INTO @s.checkpoint_logs AS l (thread_id, tenant, last_seq, message_count) VALUES ($1, $2, $3, $3)
      ON CONFLICT (thread_id, tenant) DO UPDATE
      SET last_seq = l.last_seq @+ $3, message_count = l.message_count @+ $3
-     RETURNING l.last_seq, l.created_at, l.message_count",
+     RETURNING l.last_seq, l.created_at, l.message_count, l.copied_from",
     &[TEXT, TEXT, BIGINT],
+);
+
+// Those that a snapshot sees: after an insert more than one where the log was deleted since it was taken.
+static COUNT: Statement = Statement::new(
+    "SELECT pg_catalog.count(*) FROM @s.checkpoint_logs l WHERE l.thread_id @= $1 AND l.tenant @= $2",
+    &[TEXT, TEXT],
 );
 
 // Gives back numbers that are not used after all, in the transaction that took them.
@@ -71,7 +78,7 @@ static REPLACE: Statement = Statement::new(
 /// Appends messages in order, all or none. A message that the log has gives its `seq` and `inserted = false`; ephemeral ones
 /// are dropped and give no row.
 ///
-/// Errors: 22004, 22023, 54000 for arguments; 23505 the same id with other content.
+/// Errors: 22004, 22023, 54000 for arguments; 23505 the same id with other content; 55000 the thread was deleted and is blocked.
 #[pg_extern(volatile, parallel_unsafe)]
 fn ckpt_append(
     fcinfo: pg_sys::FunctionCallInfo,
@@ -102,6 +109,8 @@ struct Append<'a> {
 /// A message to append, with its id.
 struct New<'a> {
     id: String,
+    /// Where it has no id of its own: how many messages before it in the call are equal to it.
+    occurrence: Option<u64>,
     text: &'a str,
     message: Message,
     body: OwnedBody,
@@ -145,7 +154,7 @@ fn as_int(count: usize) -> i32 {
 
 impl Append<'_> {
     fn run(&self, messages: Vec<(&str, Message)>) -> Result<Vec<(i64, String, bool)>> {
-        let new = self.with_ids(messages)?;
+        let mut new = self.with_ids(messages)?;
         if new.is_empty() {
             return Ok(Vec::new());
         }
@@ -157,15 +166,26 @@ impl Append<'_> {
         let reserved = new.len() as i64;
         let [thread_id, tenant] = self.log();
         let args = [thread_id, tenant, param(reserved)];
-        let reservation =
-            self.db.write_one(&RESERVE, &args, |row| Ok((row.must::<i64>(1)?, row.get(2)?, row.must::<i64>(3)?)))?;
-        let (last_seq, created_at, message_count) = reservation.unwrap_or((reserved, None, reserved));
+        let reservation = self.db.write_one(&RESERVE, &args, |row| {
+            let copied_from: Option<Vec<String>> = row.get(4)?;
+            Ok((row.must::<i64>(1)?, row.get(2)?, row.must::<i64>(3)?, copied_from.unwrap_or_default()))
+        })?;
+        let (last_seq, created_at, message_count, copied_from) =
+            reservation.ok_or_else(|| Error::deleted_meanwhile(self.thread_id))?;
+        if last_seq == reserved {
+            threads::first_touch(self.db, self.thread_id, || {
+                self.db.write_one(&COUNT, &self.log(), |row| row.must(1))
+            })?;
+        }
         // How many seqs were taken back by rewinds.
         let rewound = last_seq - message_count;
         // Again, under the lock: what was known may have been rewound or deleted, and what was not may have come. Where nothing
         // was known and nothing was appended since, nothing is known.
         let unchanged = before == (last_seq - reserved, created_at);
         let mut known = if known.is_empty() && unchanged { HashMap::new() } else { self.known(&new)?.0 };
+        for source in &copied_from {
+            self.take_ids_of(source, &mut new, &mut known)?;
+        }
         let mut next_seq = last_seq - reserved + 1;
         let mut inserts: Vec<(i64, &New<'_>)> = Vec::new();
         let mut result = Vec::with_capacity(new.len());
@@ -212,20 +232,41 @@ impl Append<'_> {
                 continue;
             }
             let body = message.body(text).map_err(|error| message_error("messages", &format!("$[{at}]"), error))?;
-            let id = match &message.own_id {
-                Some(id) => id.clone(),
+            let (id, occurrence) = match &message.own_id {
+                Some(id) => (id.clone(), None),
                 None => {
                     let id =
                         |occurrence| message_id(self.thread_id, &message.role, body.as_body(), self.turn, occurrence);
                     let first = id(0);
-                    let occurrence = occurrences.entry(first.clone()).or_insert(0);
-                    *occurrence += 1;
-                    if *occurrence == 1 { first } else { id(*occurrence - 1) }
+                    let equal = occurrences.entry(first.clone()).or_insert(0);
+                    let occurrence = *equal;
+                    *equal += 1;
+                    (if occurrence == 0 { first } else { id(occurrence) }, Some(occurrence))
                 }
             };
-            new.push(New { id, text, message, body });
+            new.push(New { id, occurrence, text, message, body });
         }
         Ok(new)
+    }
+
+    /// In a log that was copied from another thread: messages that it had there keep the ids that they got there.
+    fn take_ids_of(&self, source: &str, new: &mut [New<'_>], known: &mut HashMap<String, Known>) -> Result<()> {
+        let mut places = Vec::new();
+        let mut ids = Vec::new();
+        for (at, new) in new.iter().enumerate().filter(|(_, new)| !known.contains_key(&new.id)) {
+            if let Some(occurrence) = new.occurrence {
+                places.push(at);
+                ids.push(message_id(source, &new.message.role, new.body.as_body(), self.turn, occurrence));
+            }
+        }
+        let (mut known_there, _) = self.known_ids(ids.iter().map(String::as_str))?;
+        for (at, id) in places.into_iter().zip(ids) {
+            if let Some(there) = known_there.remove(&id) {
+                known.insert(id.clone(), there);
+                new[at].id = id;
+            }
+        }
+        Ok(())
     }
 
     fn log<'p>(&self) -> [pgrx::datum::DatumWithOid<'p>; 2] {
@@ -234,7 +275,11 @@ impl Append<'_> {
 
     /// The messages that the log has already, its last seq, and when it was begun.
     fn known(&self, new: &[New<'_>]) -> Result<(HashMap<String, Known>, LogState)> {
-        let ids: Vec<&str> = new.iter().map(|new| new.id.as_str()).collect();
+        self.known_ids(new.iter().map(|new| new.id.as_str()))
+    }
+
+    fn known_ids<'i>(&self, ids: impl Iterator<Item = &'i str>) -> Result<(HashMap<String, Known>, LogState)> {
+        let ids: Vec<&str> = ids.collect();
         let [thread_id, tenant] = self.log();
         let mut known = HashMap::new();
         let mut log = (0, None);

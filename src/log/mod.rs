@@ -1,8 +1,10 @@
 //! Pattern B: the message log of a thread, and the window of it that a model reads.
 
+pub use copy::copy;
 pub use tokens::warm_up;
 
 mod append;
+mod copy;
 mod load;
 mod markup;
 mod msg_id;

@@ -6,6 +6,7 @@ pub mod checkpoint_id;
 pub mod cleaning;
 pub mod delta;
 pub mod fold;
+pub mod graph;
 pub mod growth;
 pub mod id;
 pub mod manifest;

@@ -16,6 +16,13 @@ pub struct Node {
     /// Younger than the age from which on it may be deleted.
     pub too_young: bool,
     pub interrupted: bool,
+    pub is_leaf: bool,
+    /// The run that its metadata names.
+    pub run_id: Option<String>,
+    /// Its place in the order of acceptance.
+    pub revision: i64,
+    /// Whether its own parent was deleted: it consumed no writes of the one that it has.
+    pub adopted: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,20 +32,58 @@ pub struct Delta {
     pub declared: bool,
 }
 
-/// The checkpoints to delete, of `nodes` that come newest first, the latest before all others. The first `keep` stay, what is
-/// too young, a leaf that waits for an answer, and what the history of a kept checkpoint's delta channels is replayed from.
-pub fn to_delete(nodes: &[Node], keep: usize) -> HashSet<&str> {
+/// The checkpoints to delete: all but those that stay by their place and themselves, and what the history of those' delta
+/// channels is replayed from.
+pub fn to_delete(nodes: &[Node], stays: impl Fn(usize, &Node) -> bool) -> HashSet<&str> {
     let by_id: HashMap<&str, &Node> = nodes.iter().map(|node| (node.id.as_str(), node)).collect();
-    let parents: HashSet<&str> = nodes.iter().filter_map(|node| node.parent.as_deref()).collect();
-    let stays = |(at, node): &(usize, &Node)| {
-        *at < keep || node.too_young || (node.interrupted && !parents.contains(node.id.as_str()))
-    };
-    let mut kept: HashSet<&str> = nodes.iter().enumerate().filter(stays).map(|(_, node)| node.id.as_str()).collect();
-    let newest: Vec<&str> = kept.iter().copied().collect();
-    for id in newest {
-        kept.extend(replayed_from(by_id[id], &by_id));
+    let stay: Vec<&Node> =
+        nodes.iter().enumerate().filter(|(at, node)| stays(*at, node)).map(|(_, node)| node).collect();
+    let mut kept: HashSet<&str> = stay.iter().map(|node| node.id.as_str()).collect();
+    for node in stay {
+        kept.extend(replayed_from(node, &by_id));
     }
     by_id.into_keys().filter(|id| !kept.contains(id)).collect()
+}
+
+/// The kept children of deleted checkpoints, each with its nearest kept ancestor.
+pub fn new_parents<'n>(nodes: &'n [Node], deleted: &HashSet<&str>) -> Vec<(&'n str, Option<&'n str>)> {
+    let parent_of: HashMap<&str, Option<&str>> =
+        nodes.iter().map(|node| (node.id.as_str(), node.parent.as_deref())).collect();
+    let mut moved = Vec::new();
+    for node in nodes.iter().filter(|node| !deleted.contains(node.id.as_str())) {
+        let mut parent = node.parent.as_deref();
+        while let Some(id) = parent.filter(|id| deleted.contains(id)) {
+            parent = parent_of[id];
+        }
+        if parent != node.parent.as_deref() {
+            moved.push((node.id.as_str(), parent));
+        }
+    }
+    moved
+}
+
+/// The batches of writes that a child consumed: those of its parent that were begun after its elder sibling and before itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batches<'n> {
+    pub parent: &'n str,
+    /// They are of later epochs than this one.
+    pub after: i64,
+    pub upto: i64,
+}
+
+/// What each checkpoint that has its own parent consumed of it.
+pub fn batches_of(nodes: &[Node]) -> HashMap<&str, Batches<'_>> {
+    let mut children: Vec<(&str, &Node)> =
+        nodes.iter().filter(|node| !node.adopted).filter_map(|node| Some((node.parent.as_deref()?, node))).collect();
+    children.sort_unstable_by_key(|(parent, node)| (*parent, node.revision));
+    let mut batches = HashMap::new();
+    let mut elder: Option<(&str, i64)> = None;
+    for (parent, node) in children {
+        let after = elder.filter(|(of, _)| *of == parent).map_or(-1, |(_, revision)| revision);
+        batches.insert(node.id.as_str(), Batches { parent, after, upto: node.revision });
+        elder = Some((parent, node.revision));
+    }
+    batches
 }
 
 /// The ancestors from which the delta channels of a checkpoint are replayed, and all between.
@@ -78,7 +123,8 @@ mod tests {
     }
 
     fn deleted(nodes: &[Node], keep: usize) -> Vec<&str> {
-        let mut deleted: Vec<&str> = to_delete(nodes, keep).into_iter().collect();
+        let stays = |at, node: &Node| at < keep || node.too_young || (node.interrupted && node.is_leaf);
+        let mut deleted: Vec<&str> = to_delete(nodes, stays).into_iter().collect();
         deleted.sort_unstable();
         deleted
     }
@@ -97,7 +143,7 @@ mod tests {
     fn what_is_young_or_waits_for_an_answer_stays() {
         let mut nodes = chain();
         nodes[3].too_young = true;
-        nodes.push(Node { interrupted: true, ..node("leaf", "1") });
+        nodes.push(Node { interrupted: true, is_leaf: true, ..node("leaf", "1") });
         nodes[2].interrupted = true;
         assert_eq!(deleted(&nodes, 1), ["1", "3", "4"]);
     }
@@ -112,6 +158,29 @@ mod tests {
         nodes[3].written = names(&["m"]);
         nodes[4].written = names(&["m"]);
         assert_eq!(deleted(&nodes, 1), ["1"]);
+    }
+
+    #[test]
+    fn children_get_the_nearest_ancestor_that_stays() {
+        let mut nodes = chain();
+        nodes.push(node("leaf", "2"));
+        let moved = new_parents(&nodes, &HashSet::from(["2", "3", "1"]));
+        assert_eq!(moved, [("4", None), ("leaf", None)]);
+        assert_eq!(new_parents(&nodes, &HashSet::from(["3", "2"])), [("4", Some("1")), ("leaf", Some("1"))]);
+        assert_eq!(new_parents(&nodes, &HashSet::from(["5", "leaf"])), []);
+    }
+
+    #[test]
+    fn a_child_consumed_what_was_begun_between_its_elder_sibling_and_itself() {
+        let child = |id, revision, adopted| Node { revision, adopted, ..node(id, "base") };
+        let nodes =
+            [child("third", 9, false), child("first", 3, false), child("adopted", 4, true), child("second", 5, false)];
+        let batches = batches_of(&nodes);
+        let of = |id: &str| batches.get(id).map(|batch| (batch.parent, batch.after, batch.upto));
+        assert_eq!(of("first"), Some(("base", -1, 3)));
+        assert_eq!(of("second"), Some(("base", 3, 5)));
+        assert_eq!(of("third"), Some(("base", 5, 9)));
+        assert_eq!(of("adopted"), None);
     }
 
     #[test]

@@ -12,6 +12,9 @@ pub const ERROR: &str = "__error__";
 pub const INTERRUPT: &str = "__interrupt__";
 pub const RESUME: &str = "__resume__";
 
+/// Where LangGraph queues what the next step is to run, in checkpoints of versions before 4.
+pub const SENDS: &str = "__pregel_tasks";
+
 /// The special channels and their idx.
 const SPECIAL: [(&str, i32); 4] = [(ERROR, -1), ("__scheduled__", -2), (INTERRUPT, -3), (RESUME, -4)];
 
@@ -50,6 +53,11 @@ impl<'a> Write<'a> {
     /// The finish mark of a task without writes.
     pub fn mark() -> Write<'a> {
         Write::new(0, MARK_CHANNEL, MARK_TYPE, &b"null"[..])
+    }
+
+    /// What a framework itself writes for a task without writes.
+    pub fn no_writes() -> Write<'a> {
+        Write::new(0, MARK_CHANNEL, "null", &b""[..])
     }
 
     pub fn is_mark(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use super::Namespace;
 use super::checkpoint::{Checkpoint, Content, add};
+use super::graph::graph_of;
 use super::head::Head;
 use super::put::metadata_filter;
 use super::reader::Reader;
@@ -64,14 +65,19 @@ static MARK_FOLDED: Statement = Statement::new(
 );
 
 impl Apply<'_> {
-    fn run(&self, db: &Db) -> Result<String> {
+    fn run(mut self, db: &Db) -> Result<String> {
         let metadata_filter = metadata_filter(self.metadata)?;
         let mut head = Head::lock_existing(db, self.ns)?
             .ok_or_else(|| Error::no_thread(self.ns.thread_id, self.ns.checkpoint_ns))?;
-        let base = self.base(db, &head)?;
+        let mut base = self.base(db, &head)?;
         if let Some(folded_into) = base.folded_into {
             return Ok(folded_into);
         }
+        let graph = graph_of(db, &head)?;
+        // What the call says goes before what the graph says.
+        let named = std::mem::replace(&mut self.reducers, graph.reducers());
+        self.reducers.extend(named);
+        base.manifest.channels.retain(|channel| graph.persists(&channel.name));
         let mut tasks = stored_tasks(db, self.ns, &base.checkpoint_id)?;
         let reader = self.reader(db, &base, &tasks)?;
         load_large(&reader, self.ns, &base.checkpoint_id, tasks.iter_mut().flat_map(|task| &mut task.rows))?;
@@ -85,7 +91,8 @@ impl Apply<'_> {
             return Ok(base.checkpoint_id);
         }
         let mut grown = self.grow(&reader, &base, &finished)?;
-        let folded = self.fold(&reader, &base, &tasks, &finished, &grown)?;
+        let wanted = |channel: &str| graph.persists(channel) && !grown.contains_key(channel);
+        let folded = self.fold(&reader, &base, &tasks, &finished, wanted)?;
         let total = folded.values().map(|value| value.len() as u64).max().unwrap_or_default();
         args::check_result_size("the value of a channel", total)?;
         let values = folded_values(&base, &finished, &folded, &mut grown).hash(db, self.ns, Some(&base.manifest))?;
@@ -165,23 +172,23 @@ impl Apply<'_> {
         Ok(grown)
     }
 
-    /// The values that the written channels get, but for those that have grown. Only those that are not simply replaced are read.
+    /// The values that those of the written channels get that are wanted. Only those that are not simply replaced are read.
     fn fold(
         &self,
         reader: &Reader<'_>,
         base: &Checkpoint,
         tasks: &[Task],
         finished: &[&Task],
-        grown: &HashMap<String, (String, Grown)>,
+        wanted: impl Fn(&str) -> bool,
     ) -> Result<HashMap<String, String>> {
         let mut written: HashSet<&str> = written_channels(finished).into_iter().collect();
-        written.retain(|name| !grown.contains_key(*name));
+        written.retain(|name| wanted(name));
         let needs_value = |name: &str| {
             written.contains(name) && self.reducers.get(name).is_some_and(|reducer| *reducer != Reducer::Replace)
         };
         let current = reader.load_json(base, needs_value)?;
         let current = current.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        fold(&base.checkpoint_id, finished, &self.reducers, &current, |channel| !grown.contains_key(channel))
+        fold(&base.checkpoint_id, finished, &self.reducers, &current, wanted)
             .map_err(|error| self.fold_error(&base.checkpoint_id, tasks, error))
     }
 

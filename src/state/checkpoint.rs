@@ -40,7 +40,7 @@ macro_rules! checkpoint_columns {
         checkpoint_columns!(
             "(SELECT pg_catalog.count(*) FROM @s.checkpoint_writes w
               WHERE w.thread_id @= c.thread_id AND w.tenant @= c.tenant AND w.checkpoint_ns @= c.checkpoint_ns
-                AND w.checkpoint_id @= c.checkpoint_id AND c.folded_into IS NULL)::pg_catalog.int4"
+                AND w.checkpoint_id @= c.checkpoint_id AND w.epoch @>= 0 AND c.folded_into IS NULL)::pg_catalog.int4"
         )
     };
     () => {

@@ -1,9 +1,11 @@
-//! `ckpt_delete_thread`: everything of a thread, at once.
+//! `ckpt_delete_thread`: everything of a thread, at once; and if it is said for how long, it does not come back.
 
 use super::head::Head;
 use crate::args;
 use crate::error::Result;
 use crate::spi::{Db, Statement, TEXT, TEXTS, param};
+use crate::threads;
+use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -42,20 +44,24 @@ static LOCK_LOG: Statement = Statement::new(
     &[TEXT, TEXT],
 );
 
-/// Deletes a thread: checkpoints of all namespaces, values, writes and message log. Returns how many checkpoints and messages
-/// it had; 0 for a thread that does not exist.
+/// Deletes a thread: checkpoints of all namespaces, values, writes and message log, and to which graph it was bound. Returns how
+/// many checkpoints and messages it had; 0 for a thread that does not exist. For `block_for` nothing can be written to it.
+///
+/// Errors: 22004, 22023 for arguments.
 #[pg_extern(volatile, parallel_unsafe)]
 fn ckpt_delete_thread(
     fcinfo: pg_sys::FunctionCallInfo,
     thread_id: Option<&str>,
+    block_for: default!(Option<Interval>, "NULL"),
 ) -> std::result::Result<i64, ErrorReport> {
     let thread_id = args::thread_id(thread_id)?;
-    Ok(delete(&Db::of_call(fcinfo)?, thread_id)?)
+    let block_for = block_for.map(|interval| args::positive_interval("block_for", Some(interval))).transpose()?;
+    Ok(delete(&Db::of_call(fcinfo)?, thread_id, block_for)?)
 }
 
-/// Only what is locked is deleted. A namespace that another session deleted and a third made anew, while this call waited for
-/// its lock, comes after this call.
-fn delete(db: &Db, thread_id: &str) -> Result<i64> {
+fn delete(db: &Db, thread_id: &str, block_for: Option<Interval>) -> Result<i64> {
+    // From here on no namespace and no log of the thread begins.
+    threads::lock(db, thread_id)?;
     let thread = || [param(thread_id), param(db.tenant.as_str())];
     let mut counted = 0;
     let namespaces = Head::lock_all(db, thread_id)?;
@@ -73,5 +79,6 @@ fn delete(db: &Db, thread_id: &str) -> Result<i64> {
         db.execute(&SUMMARIES, &thread())?;
         db.execute(&LOGS, &thread())?;
     }
+    threads::forget(db, thread_id, block_for)?;
     Ok(counted as i64)
 }

@@ -2,6 +2,7 @@
 
 use super::Namespace;
 use super::checkpoint::{Checkpoint, Content, add};
+use super::graph::graph_of;
 use super::head::Head;
 use crate::args;
 use crate::error::{Error, Result};
@@ -32,8 +33,11 @@ fn fork(db: &Db, ns: Namespace<'_>, checkpoint_id: &str) -> Result<String> {
     let mut head = Head::lock(db, ns)?;
     let source = Checkpoint::locked(db, ns, checkpoint_id)?
         .ok_or_else(|| Error::no_checkpoint(ns.thread_id, ns.checkpoint_ns, checkpoint_id))?;
+    let graph = graph_of(db, &head)?;
+    let mut manifest = source.manifest.clone();
+    manifest.channels.retain(|channel| graph.persists(&channel.name));
     let content = Content {
-        manifest: &source.manifest,
+        manifest: &manifest,
         body: source.body.as_deref(),
         metadata: METADATA,
         metadata_filter: Some(METADATA),

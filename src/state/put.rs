@@ -2,21 +2,25 @@
 
 use super::Namespace;
 use super::checkpoint::{Checkpoint, Content, add, locked_manifest, new_id};
+use super::graph::graph_of;
 use super::head::Head;
 use super::values::Given;
 use crate::args;
 use crate::error::{Error, Result};
-use crate::json::Shallow;
+use crate::json::{Member, Shallow};
 use crate::json_types::JsonText;
+use crate::model::graph::Graph;
 use crate::model::manifest::{JSON, Manifest};
 use crate::model::metadata::filterable;
 use crate::spi::Db;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use std::borrow::Cow;
 
 /// Saves a snapshot of a thread's state and returns its id. Described in `sql/comments.sql` and `docs/reference.md`.
 ///
-/// Errors: 22004, 22023, 54000 for arguments; P0002 unknown parent; 40001 the fence, or a lost race.
+/// Errors: 22004, 22023, 54000 for arguments; P0002 unknown parent; 40001 the fence, or a lost race; 55000 the thread was deleted
+/// and is blocked.
 #[pg_extern(volatile, parallel_unsafe)]
 fn ckpt_put(
     fcinfo: pg_sys::FunctionCallInfo,
@@ -53,12 +57,14 @@ struct Put<'a> {
 
 impl Put<'_> {
     fn run(&self, db: &Db) -> Result<String> {
-        let given = state_values(self.state)?;
+        let channels = state_channels(self.state)?;
         let metadata_filter = metadata_filter(self.metadata)?;
         if self.checkpoint_id.is_none() && self.parent.is_none() && self.expected_latest.is_none() {
-            return self.next_step(db, given, metadata_filter.as_deref());
+            return self.next_step(db, &channels, metadata_filter.as_deref());
         }
         let mut head = Head::lock(db, self.ns)?;
+        let stored = StoredState::of(&channels, &graph_of(db, &head)?);
+        let given = stored.given();
         let existing = match self.checkpoint_id {
             Some(id) => Checkpoint::locked(db, self.ns, id)?,
             None => None,
@@ -86,7 +92,7 @@ impl Put<'_> {
     }
 
     /// The hot path: a child of the latest checkpoint under a new id.
-    fn next_step(&self, db: &Db, given: Given<'_>, metadata_filter: Option<&str>) -> Result<String> {
+    fn next_step(&self, db: &Db, channels: &[Member<'_>], metadata_filter: Option<&str>) -> Result<String> {
         let mut id = new_id(None)?;
         let head = match Head::advance(db, self.ns, &id, None, Some(&id), true)? {
             Some(head) => head,
@@ -100,6 +106,8 @@ impl Put<'_> {
                 Head { latest_id: parent, ..head }
             }
         };
+        let stored = StoredState::of(channels, &graph_of(db, &head)?);
+        let given = stored.given();
         let before = self.parent_manifest(db, &given, head.latest_id.as_deref())?;
         let values = given.hash(db, self.ns, before.as_ref())?;
         values.store(db, self.ns)?;
@@ -155,7 +163,7 @@ pub fn check_fence(ns: Namespace<'_>, head: &Head, expected_latest: Option<&str>
 }
 
 /// The channels of a state argument.
-fn state_values(state: &str) -> Result<Given<'_>> {
+fn state_channels(state: &str) -> Result<Vec<Member<'_>>> {
     let members = match args::split("state", state)? {
         Shallow::Object(members) => members,
         other => {
@@ -163,14 +171,33 @@ fn state_values(state: &str) -> Result<Given<'_>> {
                 .hint("Pass one member per channel: {\"messages\": […], \"step\": 3}."));
         }
     };
-    let mut given = Given::default();
-    for member in members {
-        if !args::is_channel_name(&member.key) {
-            return Err(args::bad_channel_name("state", "$", &member.key));
-        }
-        given.add(member.key.into_owned(), None, JSON.to_owned(), member.value.as_bytes());
+    match members.iter().find(|member| !args::is_channel_name(&member.key)) {
+        Some(member) => Err(args::bad_channel_name("state", "$", &member.key)),
+        None => Ok(members),
     }
-    Ok(given)
+}
+
+/// What of a state is stored: the channels that persist, without ephemeral messages.
+struct StoredState<'a> {
+    channels: Vec<(&'a str, Cow<'a, str>)>,
+}
+
+impl<'a> StoredState<'a> {
+    fn of(channels: &'a [Member<'_>], graph: &Graph) -> StoredState<'a> {
+        let stored = channels.iter().filter(|channel| graph.persists(&channel.key)).map(|channel| {
+            let text = graph.stored_text(&channel.key, channel.value);
+            (channel.key.as_ref(), text.map_or(Cow::Borrowed(channel.value), Cow::Owned))
+        });
+        StoredState { channels: stored.collect() }
+    }
+
+    fn given(&self) -> Given<'_> {
+        let mut given = Given::default();
+        for (name, value) in &self.channels {
+            given.add((*name).to_owned(), None, JSON.to_owned(), value.as_bytes());
+        }
+        given
+    }
 }
 
 /// What of a metadata argument can be filtered on.

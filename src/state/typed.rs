@@ -3,6 +3,7 @@
 
 use super::Namespace;
 use super::checkpoint::{Checkpoint, Content, add, decode_manifest, locked_manifest};
+use super::graph::graph_of;
 use super::head::Head;
 use super::put::{check_fence, metadata_filter};
 use super::values::Given;
@@ -12,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::json::Shallow;
 use crate::json_types::JsonText;
 use crate::model::checkpoint_id::as_uuid6;
+use crate::model::graph::Graph;
 use crate::model::manifest::{Channel, Manifest, Place};
 use crate::model::writes::{Batch, Tasks};
 use crate::spi::{Db, Statement, TEXT};
@@ -91,10 +93,11 @@ impl PutTyped<'_> {
         // The hot path: the head moves in the statement that locks it, as if the id were new; nearly always it is.
         let uuid = as_uuid6(self.id);
         let head = Head::advance(db, self.ns, self.id, self.parent, uuid.as_deref(), false)?
-            .ok_or_else(|| Error::lost_race(format!("thread \"{}\" was deleted meanwhile", self.ns.thread_id)))?;
+            .ok_or_else(|| Error::deleted_meanwhile(self.ns.thread_id))?;
+        let graph = graph_of(db, &head)?;
         let parent = self.parent(&head);
         let base = self.base(db, parent)?;
-        let values = self.given(db, base.as_ref())?.hash(db, self.ns, base.as_ref())?;
+        let values = self.given(db, base.as_ref(), &graph)?.hash(db, self.ns, base.as_ref())?;
         let content = self.content(&values.manifest);
         if content.insert(db, self.ns, self.id, parent, head.revision)? {
             values.store(db, self.ns)?;
@@ -110,13 +113,14 @@ impl PutTyped<'_> {
             return self.repeat(db, &head);
         }
         check_fence(self.ns, &head, self.expected_latest)?;
+        let graph = graph_of(db, &head)?;
         let latest = head.latest_id.clone();
         let parent = match self.parent {
             None => latest.as_deref(),
             given => given.filter(|id| !id.is_empty()),
         };
         let base = self.base(db, parent)?;
-        let values = self.given(db, base.as_ref())?.hash(db, self.ns, base.as_ref())?;
+        let values = self.given(db, base.as_ref(), &graph)?.hash(db, self.ns, base.as_ref())?;
         values.store(db, self.ns)?;
         add(db, &mut head, self.ns, Some(self.id), parent, &self.content(&values.manifest))
     }
@@ -127,7 +131,8 @@ impl PutTyped<'_> {
             .ok_or_else(|| Error::no_checkpoint(self.ns.thread_id, self.ns.checkpoint_ns, self.id))?;
         // What is not sent again is carried over from the same parent as before.
         let base = self.base(db, existing.parent_checkpoint_id.as_deref())?;
-        let values = self.given(db, base.as_ref())?.hash(db, self.ns, Some(&existing.manifest))?;
+        let graph = graph_of(db, head)?;
+        let values = self.given(db, base.as_ref(), &graph)?.hash(db, self.ns, Some(&existing.manifest))?;
         let content = self.content(&values.manifest);
         if !content.is_of(&existing) {
             check_fence(self.ns, head, self.expected_latest)?;
@@ -158,8 +163,9 @@ impl PutTyped<'_> {
         }
     }
 
-    /// The channels: those that were sent, and the others as the parent has them at their versions.
-    fn given(&self, db: &Db, base: Option<&Manifest>) -> Result<Given<'_>> {
+    /// The channels: those that were sent, and the others as the parent has them at their versions. One that does not persist has
+    /// its version and no value.
+    fn given(&self, db: &Db, base: Option<&Manifest>, graph: &Graph) -> Result<Given<'_>> {
         let sent: HashMap<&str, &TypedValue<'_>> = self.values.iter().map(|value| (value.channel, value)).collect();
         let of_base: HashMap<&str, &Channel> =
             base.iter().flat_map(|base| &base.channels).map(|channel| (channel.name.as_str(), channel)).collect();
@@ -170,7 +176,9 @@ impl PutTyped<'_> {
             .versions
             .iter()
             .map(|(name, version)| (name.as_str(), version))
-            .filter(|(name, version)| !sent.contains_key(name) && carried(name, version).is_none())
+            .filter(|(name, version)| {
+                graph.persists(name) && !sent.contains_key(name) && carried(name, version).is_none()
+            })
             .collect();
         let mut found = self.newest(db, &wanted)?;
         let mut given = Given::default();
@@ -182,6 +190,7 @@ impl PutTyped<'_> {
                 place: Place::Absent,
             };
             match sent.get(name.as_str()) {
+                _ if !graph.persists(name) => given.keep(absent("")),
                 Some(TypedValue { value_type, bytes: Some(bytes), .. }) => {
                     given.add(name.clone(), Some(version.clone()), (*value_type).to_owned(), bytes);
                 }

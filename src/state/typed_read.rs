@@ -6,19 +6,39 @@ use super::Namespace;
 use super::checkpoint::Checkpoint;
 use super::read::List;
 use super::reader::Reader;
-use super::writes::{large_of, stored_tasks};
+use super::writes::{large_of, read_write, stored_tasks};
 use crate::args;
 use crate::error::{Error, Result};
+use crate::json::shallow;
 use crate::json_types::{JsonResult, JsonbText};
+use crate::model::fold::{Task, group};
 use crate::model::manifest::{Digest, Place};
+use crate::model::writes::{SENDS, Write};
 use crate::row_sink::{HEADROOM, RowSink, bytea_datum, datum};
-use crate::spi::Db;
+use crate::spi::{Db, Statement, TEXT, param};
 use pgrx::pg_sys::Datum;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// A checkpoint (the latest by default) as rows: one of kind `checkpoint`, then one per `channel`, then one per pending `write`.
-/// No rows where there is no such checkpoint.
+// What a checkpoint saw of its parent's writes, or took along when that was deleted.
+static CONSUMED: Statement = Statement::new(
+    "SELECT w.task_id, w.task_path, w.epoch, w.idx, w.channel, w.value_type, w.value, w.digest
+     FROM @s.checkpoints c
+     JOIN @s.checkpoint_writes w
+       ON w.thread_id @= c.thread_id AND w.tenant @= c.tenant AND w.checkpoint_ns @= c.checkpoint_ns
+      AND w.checkpoint_id @= CASE WHEN c.adopted THEN c.checkpoint_id ELSE c.parent_checkpoint_id END
+      AND w.epoch @<= CASE WHEN c.adopted THEN -1 ELSE c.revision END
+      AND w.epoch @> CASE WHEN c.adopted THEN -2 ELSE COALESCE(
+              (SELECT pg_catalog.max(s.revision) FROM @s.checkpoints s
+               WHERE s.thread_id @= c.thread_id AND s.tenant @= c.tenant AND s.checkpoint_ns @= c.checkpoint_ns
+                 AND s.parent_checkpoint_id @= c.parent_checkpoint_id AND s.revision @< c.revision AND NOT s.adopted), -1) END
+     WHERE c.thread_id @= $1 AND c.tenant @= $2 AND c.checkpoint_ns @= $3 AND c.checkpoint_id @= $4
+     ORDER BY w.task_path, w.task_id, w.epoch, w.idx",
+    &[TEXT, TEXT, TEXT, TEXT],
+);
+
+/// A checkpoint (the latest by default) as rows: one of kind `checkpoint`, then one per `channel`, then one per pending `write`;
+/// of a checkpoint of a version before 4 also one per `send` that its parent has queued for it. No rows where there is no such checkpoint.
 ///
 /// Errors: 22004, 22023 for arguments; XX001 a stored value is missing or damaged.
 #[pg_extern(sql = false)]
@@ -88,7 +108,8 @@ impl Rows<'_> {
         let Checkpoint { manifest, checkpoint_id, .. } = self.checkpoint;
         let ns = self.checkpoint.namespace();
         let tasks = stored_tasks(self.db, ns, checkpoint_id)?;
-        let digests = manifest.stored().map(|(_, digest)| digest).chain(large_of(&tasks));
+        let consumed = self.consumed()?;
+        let digests = manifest.stored().map(|(_, digest)| digest).chain(large_of(&tasks)).chain(large_of(&consumed));
         let reader = Reader::new(self.db, ns, digests)?;
         self.row(sink, "checkpoint", || Columns {
             parent_checkpoint_id: datum(self.checkpoint.parent_checkpoint_id.as_deref()),
@@ -111,13 +132,25 @@ impl Rows<'_> {
                 ..Columns::default()
             });
         }
-        for task in &tasks {
-            for write in task.rows.iter().filter(|write| !write.is_mark()) {
+        self.writes(sink, &reader, "write", &tasks, |write| !write.is_mark())?;
+        self.writes(sink, &reader, "send", &consumed, |write| write.channel == SENDS)
+    }
+
+    fn writes(
+        &self,
+        sink: &mut RowSink,
+        reader: &Reader<'_>,
+        kind: &str,
+        tasks: &[Task],
+        wanted: impl Fn(&Write<'_>) -> bool,
+    ) -> Result<()> {
+        for task in tasks {
+            for write in task.rows.iter().filter(|write| wanted(write)) {
                 let mut value = match &write.digest {
-                    Some(digest) => self.read(&reader, digest, &write.channel)?,
+                    Some(digest) => self.read(reader, digest, &write.channel)?,
                     None => with_headroom(&write.value),
                 };
-                self.row(sink, "write", || Columns {
+                self.row(sink, kind, || Columns {
                     task_id: datum(task.task_id.as_str()),
                     task_path: datum(task.task_path.as_str()),
                     idx: datum(write.idx),
@@ -129,6 +162,17 @@ impl Rows<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What LangGraph's checkpoints of versions before 4 queued with their writes for the next one.
+    fn consumed(&self) -> Result<Vec<Task>> {
+        let body = self.checkpoint.body.as_deref().and_then(|body| shallow(body).ok());
+        let version = body.as_ref().and_then(|body| body.member("v")).and_then(|version| version.parse::<f64>().ok());
+        if version.is_none_or(|version| version >= 4.0) {
+            return Ok(Vec::new());
+        }
+        let args = self.checkpoint.namespace().args_with(self.db, [param(self.checkpoint.checkpoint_id.as_str())]);
+        Ok(group(self.db.read(&CONSUMED, &args, read_write)?.into_iter()))
     }
 
     /// Adds a row, in the order of the columns in `sql/row_functions.sql`.

@@ -3,6 +3,7 @@
 use super::Namespace;
 use super::checkpoint::Checkpoint;
 use super::collect::remove_unreferenced;
+use super::graph::graph_of;
 use super::head::Head;
 use super::reader::{self, Reader};
 use super::values::{self, LargeWrite};
@@ -26,7 +27,7 @@ macro_rules! write_columns {
     () => {
         "SELECT w.task_id, w.task_path, w.epoch, w.idx, w.channel, w.value_type, w.value, w.digest
          FROM @s.checkpoint_writes w
-         WHERE w.thread_id @= $1 AND w.tenant @= $2 AND w.checkpoint_ns @= $3 AND w.checkpoint_id @= $4"
+         WHERE w.thread_id @= $1 AND w.tenant @= $2 AND w.checkpoint_ns @= $3 AND w.checkpoint_id @= $4 AND w.epoch @>= 0"
     };
 }
 
@@ -43,7 +44,7 @@ static OF_CHECKPOINT: Statement = Statement::new(
 static HAS_CHILD_SINCE: Statement = Statement::new(
     "SELECT 1 FROM @s.checkpoints c
      WHERE c.thread_id @= $1 AND c.tenant @= $2 AND c.checkpoint_ns @= $3 AND c.parent_checkpoint_id @= $4
-       AND c.revision @> $5
+       AND c.revision @> $5 AND NOT c.adopted
      LIMIT 1",
     &[TEXT, TEXT, TEXT, TEXT, BIGINT],
 );
@@ -71,7 +72,7 @@ static STORE: Statement = Statement::new(
     &[TEXT, TEXT, TEXT, TEXT, TEXT, BIGINT, TEXT, INTS, TEXTS, TEXTS, BYTESES, BYTESES],
 );
 
-fn read_write(row: &mut Row<'_>) -> Result<TaskWrite> {
+pub fn read_write(row: &mut Row<'_>) -> Result<TaskWrite> {
     let digest = row.optional_bytes(8)?.map(reader::digest).transpose()?;
     let value = row.get::<Vec<u8>>(7)?.unwrap_or_default().into();
     let write = Write { idx: row.must(4)?, channel: row.must(5)?, value_type: row.must(6)?, value, digest };
@@ -152,19 +153,19 @@ pub struct PutWrites<'a> {
 
 impl PutWrites<'_> {
     pub fn run(mut self, db: &Db) -> Result<i32> {
-        let inline_limit = guc::inline_limit();
-        let mut large = Vec::new();
-        for write in self.batch.writes_mut().filter(|write| write.value.len() > inline_limit) {
-            // A copy of the reference, not of the bytes: a batch borrows its values from the arguments.
-            let Cow::Borrowed(bytes) = write.value else { continue };
-            let value = Value::new(bytes);
-            write.digest = Some(value.digest);
-            large.push(LargeWrite { channel: write.channel.clone(), value_type: write.value_type.clone(), value });
-        }
+        let mut batch = std::mem::take(&mut self.batch);
+        let mut large = hash_large(&mut batch);
         let head = Head::lock(db, self.ns)?;
+        let graph = graph_of(db, &head)?;
+        let texts = graph.stored_texts(&batch);
+        if !graph.is_empty() {
+            let mark = if self.tasks == Tasks::Ours { Write::mark() } else { Write::no_writes() };
+            batch = graph.stored_writes(batch, &texts, mark);
+            large = hash_large(&mut batch);
+        }
         let (epoch, rows) = self.rows(db)?;
         let mut epoch = epoch.unwrap_or(head.revision);
-        let mut settled = settle(&rows, &self.batch, self.on_conflict, self.tasks);
+        let mut settled = settle(&rows, &batch, self.on_conflict, self.tasks);
         if settled.as_ref().is_ok_and(Change::is_empty) {
             return Ok(0);
         }
@@ -172,7 +173,7 @@ impl PutWrites<'_> {
         if !rows.is_empty() && self.has_child_since(db, epoch)? {
             // What the task wrote belongs to that child. This is a new batch.
             epoch = head.revision;
-            settled = settle(&[], &self.batch, self.on_conflict, self.tasks);
+            settled = settle(&[], &batch, self.on_conflict, self.tasks);
         }
         let change = settled.map_err(|_| {
             Error::conflict(format!("task \"{}\" has other writes already", self.task_id))
@@ -253,6 +254,23 @@ impl PutWrites<'_> {
         db.execute(&STORE, &args)?;
         Ok(())
     }
+}
+
+/// Hashes the values that will not stand in their rows.
+fn hash_large<'a>(batch: &mut Batch<'a>) -> Vec<LargeWrite<'a>> {
+    let inline_limit = guc::inline_limit();
+    let mut large = Vec::new();
+    for write in batch.writes_mut() {
+        write.digest = None;
+        // A copy of the reference, not of the bytes: a batch borrows its values.
+        let Cow::Borrowed(bytes) = write.value else { continue };
+        if bytes.len() > inline_limit {
+            let value = Value::new(bytes);
+            write.digest = Some(value.digest);
+            large.push(LargeWrite { channel: write.channel.clone(), value_type: write.value_type.clone(), value });
+        }
+    }
+    large
 }
 
 fn parse_batch(writes: &str) -> Result<Batch<'_>> {

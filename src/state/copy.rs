@@ -1,0 +1,103 @@
+//! `ckpt_copy_thread`: the same thread under another id.
+
+use super::head::Head;
+use crate::args;
+use crate::error::{Error, Result};
+use crate::log;
+use crate::spi::{Db, Statement, TEXT, param};
+use crate::threads;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+/// Copies rows of one thread ($1, tenant $2) to another ($3).
+macro_rules! copy_rows {
+    ($table:literal, $columns:literal) => {
+        Statement::new(
+            concat!(
+                "INSERT INTO @s.",
+                $table,
+                " (thread_id, tenant, ",
+                $columns,
+                ")
+                 SELECT $3, t.tenant, ",
+                $columns,
+                " FROM @s.",
+                $table,
+                " t WHERE t.thread_id @= $1 AND t.tenant @= $2"
+            ),
+            &[TEXT, TEXT, TEXT],
+        )
+    };
+}
+static CHECKPOINTS: Statement = copy_rows!(
+    "checkpoints",
+    "checkpoint_ns, checkpoint_id, parent_checkpoint_id, adopted, revision, folded_into, next, manifest, body, metadata,
+     metadata_filter, created_at"
+);
+static BLOBS: Statement = copy_rows!("checkpoint_blobs", "checkpoint_ns, digest, log, recipe");
+static SEGMENTS: Statement = copy_rows!("checkpoint_segments", "checkpoint_ns, log, start, len, data");
+static WRITES: Statement = copy_rows!(
+    "checkpoint_writes",
+    "checkpoint_ns, checkpoint_id, task_id, epoch, idx, task_path, channel, value_type, value, digest, created_at"
+);
+static HEADS: Statement =
+    copy_rows!("checkpoint_heads", "checkpoint_ns, latest_id, previous_id, newest_uuid, revision, graph");
+
+// Not empty: a head or a log. By what is committed now.
+static IS_THERE: Statement = Statement::new(
+    "SELECT 1 FROM (SELECT 1 FROM @s.checkpoint_heads h WHERE h.thread_id @= $1 AND h.tenant @= $2
+                    UNION ALL
+                    SELECT 1 FROM @s.checkpoint_logs l WHERE l.thread_id @= $1 AND l.tenant @= $2) AS rows
+     LIMIT 1",
+    &[TEXT, TEXT],
+);
+
+/// Copies a thread, its checkpoints, pending writes, message log and graph, under another id; returns how many checkpoints and
+/// messages it has. Ids of checkpoints and messages stay the same.
+///
+/// Errors: 22004, 22023 for arguments; P0002 no such thread; 55000 the target has something, or was deleted and is blocked.
+#[pg_extern(volatile, parallel_unsafe)]
+fn ckpt_copy_thread(
+    fcinfo: pg_sys::FunctionCallInfo,
+    thread_id: Option<&str>,
+    target_thread_id: Option<&str>,
+) -> std::result::Result<i64, ErrorReport> {
+    let thread_id = args::thread_id(thread_id)?;
+    let target = args::named_thread_id("target_thread_id", target_thread_id)?;
+    if thread_id == target {
+        return Err(Error::invalid("target_thread_id must not be the thread itself")
+            .detail("Nothing was copied.")
+            .hint("Pass an id under which there is nothing yet. For another way within a thread there is ckpt_fork.")
+            .into());
+    }
+    Ok(copy(&Db::of_call(fcinfo)?, thread_id, target)?)
+}
+
+fn copy(db: &Db, thread_id: &str, target: &str) -> Result<i64> {
+    // Before the source is locked: this may have to wait for those who are about to begin the target.
+    threads::lock(db, target)?;
+    threads::check_not_blocked(db, target)?;
+    if db.read_now(&IS_THERE, &[param(target), param(db.tenant.as_str())], |row| row.must::<i32>(1))?.is_some() {
+        return Err(Error::wrong_state(format!("thread \"{target}\" is not empty"))
+            .detail("A thread can only be copied to an id under which there is nothing. Nothing was copied.")
+            .hint("Choose another target_thread_id, or delete that thread first: ckpt_delete_thread(thread_id)."));
+    }
+    let namespaces = Head::lock_all(db, thread_id)?;
+    let messages = log::copy(db, thread_id, target)?;
+    if namespaces.is_empty() && messages.is_none() {
+        return Err(Error::no_thread_at_all(thread_id));
+    }
+    let args = || [param(thread_id), param(db.tenant.as_str()), param(target)];
+    let mut copied = messages.unwrap_or_default();
+    if !namespaces.is_empty() {
+        db.execute(&HEADS, &args())?;
+        copied += db.execute(&CHECKPOINTS, &args())?;
+        for statement in [&BLOBS, &SEGMENTS, &WRITES] {
+            db.execute(statement, &args())?;
+        }
+    }
+    if let Some(graph) = threads::graph(db, thread_id)? {
+        threads::bind(db, target, &graph)?;
+    }
+    Ok(copied as i64)
+}
