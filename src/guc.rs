@@ -17,7 +17,7 @@ pub static INLINE_LIMIT: GucSetting<i32> = GucSetting::<i32>::new(1024);
 /// The largest JSON argument, in kB: checked before it is read, so that one request cannot take the memory of a backend.
 pub static MAX_JSON_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
 
-/// What time it is for summaries and their leases: the server's clock where this is empty. For tests, which would have to wait.
+/// What time it is for summaries, their leases, and threads that are blocked: the server's clock where this is empty. For tests, which would have to wait.
 pub static CLOCK: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 
 pub fn init() {
@@ -51,7 +51,7 @@ pub fn init() {
     );
     GucRegistry::define_string_guc(
         c"checkpointer.clock",
-        c"The time for summaries and their leases, for tests.",
+        c"The time for summaries, their leases and blocked threads, for tests.",
         c"Empty for the server's clock.",
         &CLOCK,
         GucContext::Suset,

@@ -23,7 +23,7 @@ TABLES = (
     "checkpoint_messages",
     "checkpoint_summaries",
 )
-ALL_TABLES = TABLES + ("checkpoint_markup", "checkpoint_grants")
+ALL_TABLES = TABLES + ("checkpoint_threads", "checkpoint_graphs", "checkpoint_markup", "checkpoint_grants")
 
 
 def connect(uri, **options):

@@ -11,7 +11,7 @@ from support import refused
 ODD_NAMES = ["channel", "with space", "ünï", "a'); DROP TABLE x;--", "__pregel_tasks", "branch:to:a", "\u202e", "{}", "x" * 255]
 
 
-def put(calls, thread, id, values, versions=None, **named):
+def put(calls, thread, id, values, versions=None, body='{"v": 4}', **named):
     """`values`: channel → (type, bytes or None); `versions` defaults to 1 for each."""
     versions = versions if versions is not None else dict.fromkeys(values, 1)
     arrays = [list(values), [tag for tag, _ in values.values()], [value for _, value in values.values()]]
@@ -19,7 +19,7 @@ def put(calls, thread, id, values, versions=None, **named):
         "SELECT @s.ckpt_put_typed(%s, %s, %s, %s, %s, %s, %s::pg_catalog.bytea[]"
         + "".join(f", {name} => %s" for name in named)
         + ")",
-        thread, id, '{"v": 4}', json.dumps(versions), *arrays, *named.values(),
+        thread, id, body, json.dumps(versions), *arrays, *named.values(),
     )[0][0]  # fmt: skip
 
 
