@@ -35,3 +35,10 @@ def test_resume_refuses_recordings_that_it_cannot_read():
     run = subprocess.run(command, cwd=EXAMPLES / "resume", capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
     assert "OK" in run.stderr.splitlines()[-1]
+
+
+def test_of_two_workers_one_runs_each_task(uri, database):
+    command = [sys.executable, "run.py", "--uri", uri(database)]
+    run = subprocess.run(command, cwd=EXAMPLES / "workers", capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.splitlines()[-1] == "every check held"
