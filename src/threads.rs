@@ -1,16 +1,23 @@
 //! What is set for a thread as a whole: the graph that it is bound to, and whether it was deleted and must not come back yet.
 //!
 //! The first touch of a namespace or of a log asks for both. Calls that change them, or take a thread as it is as a whole, hold
-//! an advisory lock of the thread; first touches hold it shared. A first touch does not wait for it, because it holds the row
-//! that it has made: it gets 40001. So no two calls can wait for each other.
+//! an advisory lock of the thread; first touches hold it shared. A first touch holds the row that it has made, so it asks for that
+//! lock for a moment only, without queueing for it, and then gives up with 40001. So no two calls can wait for each other.
 
 use crate::error::{Error, Result};
 use crate::guc;
 use crate::spi::{BIGINT, Db, INTERVAL, Statement, TEXT, TIMESTAMPTZ, has_one_snapshot, param};
+use pgrx::check_for_interrupts;
 use pgrx::datum::{Interval, TimestampWithTimeZone, ToIsoString};
+use std::time::Duration;
 
 static TRY_SHARED: Statement = Statement::new("SELECT pg_catalog.pg_try_advisory_xact_lock_shared($1)", &[BIGINT]);
 static EXCLUSIVE: Statement = Statement::new("SELECT pg_catalog.pg_advisory_xact_lock($1)", &[BIGINT]);
+
+/// How often a first touch asks for the lock, and how long it rests between: as long as a deletion takes, and less than
+/// `deadlock_timeout`.
+const ATTEMPTS: u32 = 100;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(3);
 
 static FIND: Statement = Statement::new(
     "SELECT t.graph, t.blocked_until, t.blocked_until @> $3
@@ -57,11 +64,7 @@ struct Setting {
 ///
 /// Errors: 55000 the thread is blocked; 40001 it is being deleted, or was since this transaction's snapshot.
 pub fn first_touch(db: &Db, thread_id: &str, rows: impl FnOnce() -> Result<Option<i64>>) -> Result<Option<String>> {
-    if db.write_one(&TRY_SHARED, &[param(lock_key(db, thread_id))], |row| row.must(1))? != Some(true) {
-        return Err(Error::lost_race(format!("thread \"{thread_id}\" is being deleted, copied or bound"))
-            .detail("Nothing was stored.")
-            .hint("Retry: it takes a moment."));
-    }
+    try_shared(db, thread_id)?;
     let setting = find(db, thread_id)?;
     if let Some(Setting { is_blocked: true, blocked_until, .. }) = &setting {
         return Err(blocked(thread_id, blocked_until.as_ref()));
@@ -71,6 +74,21 @@ pub fn first_touch(db: &Db, thread_id: &str, rows: impl FnOnce() -> Result<Optio
         return Err(Error::deleted_meanwhile(thread_id));
     }
     Ok(setting.and_then(|setting| setting.graph))
+}
+
+fn try_shared(db: &Db, thread_id: &str) -> Result<()> {
+    for attempt in 0..ATTEMPTS {
+        if attempt > 0 {
+            std::thread::sleep(BETWEEN_ATTEMPTS);
+            check_for_interrupts!();
+        }
+        if db.write_one(&TRY_SHARED, &[param(lock_key(db, thread_id))], |row| row.must(1))? == Some(true) {
+            return Ok(());
+        }
+    }
+    Err(Error::lost_race(format!("thread \"{thread_id}\" is being deleted, copied or bound"))
+        .detail("Nothing was stored.")
+        .hint("Retry when that is done."))
 }
 
 /// Keeps first touches of a thread away until the end of the transaction, and waits for those that have begun. The caller

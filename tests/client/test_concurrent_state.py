@@ -252,6 +252,7 @@ def test_a_waiting_deletion_takes_what_was_put_meanwhile(sessions, thread):
         assert one.count(table, thread) == 0
 
 
+@pytest.mark.needs_session
 def test_a_reader_never_waits_and_sees_all_or_nothing_of_a_transaction(sessions, thread):
     writer, reader = sessions(2)
     reader.connection.execute("SET statement_timeout = '60s'")
@@ -272,15 +273,17 @@ def test_a_reader_never_waits_and_sees_all_or_nothing_of_a_transaction(sessions,
         ("checkpoint_writes", "ckpt_append", {"messages": '[{"role": "user", "content": "first"}]'}),
     ],
 )
-def test_what_begins_during_a_deletion_is_left_whole(sessions, thread, held, function, arguments):
+def test_what_begins_during_a_deletion_begins_after_it_or_is_told_to_retry(sessions, thread, held, function, arguments):
     holder, deleter, newcomer, observer = sessions(4)
     base_with_writes(holder, thread)
     with holder.connection.transaction():
         # The deletion has taken its locks and gone through some of the tables when the newcomer begins.
         holder.sql(f"SELECT 1 FROM @s.{held} WHERE thread_id = %s FOR UPDATE", thread)
         deletion = Later(observer, deleter, "ckpt_delete_thread", thread)
-        newcomer.rows(function, thread, **arguments)
+        with refused("40001"):
+            newcomer.rows(function, thread, **arguments)
     assert deletion.value() == 1
+    newcomer.rows(function, thread, **arguments)
     if function == "ckpt_put":
         assert json.loads(newcomer.value("ckpt_state", thread, checkpoint_ns="new")) == {"big": "x" * 5000}
         assert newcomer.row("ckpt_latest", thread, "new") is not None
@@ -296,8 +299,12 @@ def test_deletions_and_first_puts_at_once_never_wait_for_each_other(sessions, th
         for turn in range(60):
             if number % 2:
                 calls.value("ckpt_delete_thread", thread)
-            else:
+                continue
+            try:
                 calls.value("ckpt_put", thread, json.dumps({"large": f"{number}{turn}" * 1000}))
+            except psycopg.errors.SerializationFailure as error:
+                # It began while a deletion was on its way for longer than it waits.
+                assert "is being deleted" in str(error)
 
     assert at_once([lambda c=client, n=at: work(c, n) for at, client in enumerate(clients)]) == [None] * 4
     for row in clients[0].rows("ckpt_list", thread):
