@@ -6,7 +6,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-export PG INPUT ARGS SMALL POOLER
+export PG INPUT ARGS SMALL
 
 .PHONY: help
 help: ## list the targets
@@ -36,7 +36,7 @@ unit: ## run the unit and property tests alone
 	@tools/here-or-chroot.sh unit
 regress: ## run the SQL regression tests alone (ARGS='errors nulls' chooses)
 	@tools/here-or-chroot.sh regress
-client: ## run the client tests alone (ARGS='-k resume' goes to pytest; POOLER=1 lets them go through pgbouncer)
+client: ## run the client tests alone (ARGS='-k resume' goes to pytest)
 	@tools/here-or-chroot.sh client
 lint: ## check the formatting, and let clippy and shellcheck complain
 	@tools/here-or-chroot.sh lint
