@@ -125,7 +125,8 @@ def test_read_is_every_reading_function_and_no_other(filled, role):
 
 
 def first_column(table):
-    return {"checkpoint_grants": "role_name", "checkpoint_markup": "name"}.get(table, "thread_id")
+    others = {"checkpoint_grants": "role_name", "checkpoint_markup": "name", "checkpoint_graphs": "tenant"}
+    return others.get(table, "thread_id")
 
 
 def test_write_is_every_function_but_granting(filled, role):
