@@ -227,22 +227,21 @@ impl Db {
         Ok(self.write(statement, args, each)?.into_iter().next())
     }
 
-    /// The first row of a reading statement, by what is committed now, also in a transaction whose snapshot is older.
+    /// Runs a reading statement by what is committed now, also in a transaction whose snapshot is older.
     pub fn read_now<R>(
         &self,
         statement: &'static Statement,
         args: &[DatumWithOid<'_>],
-        each: impl FnMut(&mut Row<'_>) -> Result<R>,
-    ) -> Result<Option<R>> {
-        // SAFETY: the snapshot is popped again; after an error the end of the transaction does that.
-        unsafe { pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot()) };
-        let mut found = None;
-        let mut each = each;
-        let mut first = |row: &mut Row<'_>| {
-            found = Some(each(row)?);
+        mut each: impl FnMut(&mut Row<'_>) -> Result<R>,
+    ) -> Result<Vec<R>> {
+        let mut found = Vec::new();
+        let mut each = |row: &mut Row<'_>| {
+            found.push(each(row)?);
             Ok(())
         };
-        let run = self.run(statement, args, Mode::ReadNow, Some(&mut first));
+        // SAFETY: the snapshot is popped again; after an error the end of the transaction does that.
+        unsafe { pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot()) };
+        let run = self.run(statement, args, Mode::ReadNow, Some(&mut each));
         // SAFETY: as above.
         unsafe { pg_sys::PopActiveSnapshot() };
         run?;

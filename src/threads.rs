@@ -9,6 +9,7 @@ use crate::guc;
 use crate::spi::{BIGINT, Db, INTERVAL, Statement, TEXT, TIMESTAMPTZ, has_one_snapshot, param};
 use pgrx::check_for_interrupts;
 use pgrx::datum::{Interval, TimestampWithTimeZone, ToIsoString};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 static TRY_SHARED: Statement = Statement::new("SELECT pg_catalog.pg_try_advisory_xact_lock_shared($1)", &[BIGINT]);
@@ -52,6 +53,14 @@ static SWEEP: Statement = Statement::new(
     &[TIMESTAMPTZ],
 );
 
+// What a thread consists of: its namespaces, and its log.
+static PARTS: Statement = Statement::new(
+    "SELECT h.checkpoint_ns, false FROM @s.checkpoint_heads h WHERE h.thread_id @= $1 AND h.tenant @= $2
+     UNION ALL
+     SELECT '', true FROM @s.checkpoint_logs l WHERE l.thread_id @= $1 AND l.tenant @= $2",
+    &[TEXT, TEXT],
+);
+
 /// What is set for a thread.
 struct Setting {
     graph: Option<String>,
@@ -93,9 +102,32 @@ fn try_shared(db: &Db, thread_id: &str) -> Result<()> {
 
 /// Keeps first touches of a thread away until the end of the transaction, and waits for those that have begun. The caller
 /// holds no lock of the thread yet.
+///
+/// Errors: 40001 the thread has namespaces or a log that this transaction, whose snapshot is older, does not see.
 pub fn lock(db: &Db, thread_id: &str) -> Result<()> {
     db.execute(&EXCLUSIVE, &[param(lock_key(db, thread_id))])?;
+    if has_one_snapshot() {
+        let args = [param(thread_id), param(db.tenant.as_str())];
+        let seen: BTreeSet<(String, bool)> =
+            db.write(&PARTS, &args, |row| Ok((row.must(1)?, row.must(2)?)))?.into_iter().collect();
+        let there = parts(db, thread_id)?;
+        if there != seen {
+            return Err(Error::lost_race(format!("thread \"{thread_id}\" has changed meanwhile"))
+                .detail("Another session began or deleted a part of it. Nothing was changed.")
+                .hint("Retry in a new transaction."));
+        }
+    }
     Ok(())
+}
+
+/// Whether a thread has anything now. The caller has called [`lock`].
+pub fn is_empty(db: &Db, thread_id: &str) -> Result<bool> {
+    Ok(parts(db, thread_id)?.is_empty())
+}
+
+fn parts(db: &Db, thread_id: &str) -> Result<BTreeSet<(String, bool)>> {
+    let args = [param(thread_id), param(db.tenant.as_str())];
+    Ok(db.read_now(&PARTS, &args, |row| Ok((row.must(1)?, row.must(2)?)))?.into_iter().collect())
 }
 
 /// Refuses a thread that was deleted and is still blocked. The caller has called [`lock`].
@@ -132,9 +164,10 @@ pub fn forget(db: &Db, thread_id: &str, block_for: Option<Interval>) -> Result<(
 
 fn find(db: &Db, thread_id: &str) -> Result<Option<Setting>> {
     let args = [param(thread_id), param(db.tenant.as_str()), param(guc::now()?)];
-    db.read_now(&FIND, &args, |row| {
+    let found = db.read_now(&FIND, &args, |row| {
         Ok(Setting { graph: row.get(1)?, blocked_until: row.get(2)?, is_blocked: row.get(3)?.unwrap_or_default() })
-    })
+    })?;
+    Ok(found.into_iter().next())
 }
 
 fn blocked(thread_id: &str, until: Option<&TimestampWithTimeZone>) -> Error {

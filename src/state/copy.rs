@@ -43,15 +43,6 @@ static WRITES: Statement = copy_rows!(
 static HEADS: Statement =
     copy_rows!("checkpoint_heads", "checkpoint_ns, latest_id, previous_id, newest_uuid, revision, graph");
 
-// Not empty: a head or a log. By what is committed now.
-static IS_THERE: Statement = Statement::new(
-    "SELECT 1 FROM (SELECT 1 FROM @s.checkpoint_heads h WHERE h.thread_id @= $1 AND h.tenant @= $2
-                    UNION ALL
-                    SELECT 1 FROM @s.checkpoint_logs l WHERE l.thread_id @= $1 AND l.tenant @= $2) AS rows
-     LIMIT 1",
-    &[TEXT, TEXT],
-);
-
 /// Copies a thread, its checkpoints, pending writes, message log and graph, under another id; returns how many checkpoints and
 /// messages it has. Ids of checkpoints and messages stay the same.
 ///
@@ -77,7 +68,7 @@ fn copy(db: &Db, thread_id: &str, target: &str) -> Result<i64> {
     // Before the source is locked: this may have to wait for those who are about to begin the target.
     threads::lock(db, target)?;
     threads::check_not_blocked(db, target)?;
-    if db.read_now(&IS_THERE, &[param(target), param(db.tenant.as_str())], |row| row.must::<i32>(1))?.is_some() {
+    if !threads::is_empty(db, target)? {
         return Err(Error::wrong_state(format!("thread \"{target}\" is not empty"))
             .detail("A thread can only be copied to an id under which there is nothing. Nothing was copied.")
             .hint("Choose another target_thread_id, or delete that thread first: ckpt_delete_thread(thread_id)."));

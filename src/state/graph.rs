@@ -97,7 +97,7 @@ fn define(db: &Db, name: &str, channels: &str) -> Result<()> {
         return Ok(());
     }
     if let Some((channel, old, new)) = stored(name, &before)?.broken_by(&new)
-        && db.read_now(&IS_BOUND, &graph(), |row| row.must::<i32>(1))?.is_some()
+        && !db.read_now(&IS_BOUND, &graph(), |row| row.must::<i32>(1))?.is_empty()
     {
         return Err(reducer_change(&format!("graph \"{name}\""), channel, old, new)
             .hint("Define it under another name and bind new threads to that, or keep the reducer."));

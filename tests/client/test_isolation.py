@@ -168,3 +168,35 @@ def test_a_reader_sees_one_moment(filled, sessions, thread, isolation):
     assert after == before
     session.connection.execute("COMMIT")
     assert len(session.rows("ckpt_history", thread)) == 2
+
+
+@isolations
+@pytest.mark.parametrize("first", ["put", "put_writes", "put elsewhere", "append"])
+@pytest.mark.parametrize("call", ["ckpt_bind", "ckpt_delete_thread", "block"])
+def test_a_call_on_a_whole_thread_sees_all_of_it_or_loses(calls, sessions, thread, isolation, first, call):
+    calls.value("ckpt_define_graph", "private", '{"secret": {"persist": false}}')
+    [session] = sessions(1)
+    stale(session, isolation)
+    if first == "put elsewhere":
+        calls.value("ckpt_put", thread, "{}", checkpoint_ns="sub")
+    else:
+        (STATE_CHANGES | LOG_CHANGES)[first](calls, thread)
+
+    def on_the_whole(session):
+        if call == "ckpt_bind":
+            session.value("ckpt_bind", thread, "private")
+        elif call == "block":
+            session.sql("SELECT @s.ckpt_delete_thread(%s, '1 hour')", thread)
+        else:
+            session.value("ckpt_delete_thread", thread)
+
+    with refused("40001"):
+        on_the_whole(session)
+    session.connection.execute("ROLLBACK")
+    on_the_whole(session)
+    if call == "ckpt_bind":
+        for ns in ("", "sub"):
+            calls.value("ckpt_put", thread, '{"secret": 1, "a": 2}', checkpoint_ns=ns)
+            assert calls.value("ckpt_state", thread, checkpoint_ns=ns) == '{"a": 2}'
+    else:
+        assert calls.count("checkpoint_heads", thread) == calls.count("checkpoint_logs", thread) == 0
