@@ -4,12 +4,12 @@ use super::head::Head;
 use crate::args;
 use crate::error::{Error, Result};
 use crate::log;
-use crate::spi::{Db, Statement, TEXT, param};
+use crate::spi::{Db, Statement, TEXT, TEXTS, param};
 use crate::threads;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-/// Copies rows of one thread ($1, tenant $2) to another ($3).
+/// Copies rows of one thread ($1, tenant $2) to another ($3), of the namespaces that were locked ($4): another may begin meanwhile.
 macro_rules! copy_rows {
     ($table:literal, $columns:literal) => {
         Statement::new(
@@ -23,9 +23,9 @@ macro_rules! copy_rows {
                 $columns,
                 " FROM @s.",
                 $table,
-                " t WHERE t.thread_id @= $1 AND t.tenant @= $2"
+                " t WHERE t.thread_id @= $1 AND t.tenant @= $2 AND t.checkpoint_ns @= ANY ($4)"
             ),
-            &[TEXT, TEXT, TEXT],
+            &[TEXT, TEXT, TEXT, TEXTS],
         )
     };
 }
@@ -41,10 +41,10 @@ static WRITES: Statement = copy_rows!(
     "checkpoint_ns, checkpoint_id, task_id, epoch, idx, task_path, channel, value_type, value, digest, created_at"
 );
 static HEADS: Statement =
-    copy_rows!("checkpoint_heads", "checkpoint_ns, latest_id, previous_id, newest_uuid, revision, graph");
+    copy_rows!("checkpoint_heads", "checkpoint_ns, latest_id, previous_id, newest_uuid, revision");
 
 /// Copies a thread, its checkpoints, pending writes, message log and graph, under another id; returns how many checkpoints and
-/// messages it has. Ids of checkpoints and messages stay the same.
+/// messages it has. Ids of checkpoints and messages stay the same. A target that is bound to a graph stays so.
 ///
 /// Errors: 22004, 22023 for arguments; P0002 no such thread; 55000 the target has something, or was deleted and is blocked.
 #[pg_extern(volatile, parallel_unsafe)]
@@ -78,17 +78,24 @@ fn copy(db: &Db, thread_id: &str, target: &str) -> Result<i64> {
     if namespaces.is_empty() && messages.is_none() {
         return Err(Error::no_thread_at_all(thread_id));
     }
-    let args = || [param(thread_id), param(db.tenant.as_str()), param(target)];
+    let args = || [param(thread_id), param(db.tenant.as_str()), param(target), param(namespaces.clone())];
     let mut copied = messages.unwrap_or_default();
     if !namespaces.is_empty() {
+        Head::touch_all(db, thread_id)?;
         db.execute(&HEADS, &args())?;
         copied += db.execute(&CHECKPOINTS, &args())?;
         for statement in [&BLOBS, &SEGMENTS, &WRITES] {
             db.execute(statement, &args())?;
         }
     }
-    if let Some(graph) = threads::graph(db, thread_id)? {
+    // What the target was bound to beforehand goes before.
+    let graph = match threads::graph(db, target)? {
+        Some(graph) => Some(graph),
+        None => threads::graph(db, thread_id)?,
+    };
+    if let Some(graph) = graph {
         threads::bind(db, target, &graph)?;
+        Head::bind_all(db, target, &graph)?;
     }
     Ok(copied as i64)
 }

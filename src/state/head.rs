@@ -79,6 +79,11 @@ static BIND_ALL: Statement = Statement::new(
     &[TEXT, TEXT, TEXT],
 );
 
+static TOUCH_ALL: Statement = Statement::new(
+    "UPDATE @s.checkpoint_heads AS h SET revision = h.revision WHERE h.thread_id @= $1 AND h.tenant @= $2",
+    &[TEXT, TEXT],
+);
+
 static REMOVE: Statement = Statement::new(
     "DELETE FROM @s.checkpoint_heads h WHERE h.thread_id @= $1 AND h.tenant @= $2 AND h.checkpoint_ns @= $3",
     &[TEXT, TEXT, TEXT],
@@ -149,6 +154,13 @@ impl Head {
     /// Locks the heads of all namespaces of a thread and returns these.
     pub fn lock_all(db: &Db, thread_id: &str) -> Result<Vec<String>> {
         db.write(&LOCK_ALL, &[param(thread_id), param(db.tenant.as_str())], |row| row.must(1))
+    }
+
+    /// Writes the heads of all namespaces of a thread as they are: a transaction with an older snapshot then gets 40001. The caller
+    /// has locked them.
+    pub fn touch_all(db: &Db, thread_id: &str) -> Result<()> {
+        db.execute(&TOUCH_ALL, &[param(thread_id), param(db.tenant.as_str())])?;
+        Ok(())
     }
 
     /// Writes down in all heads of a thread which graph it is bound to. The caller has called [`threads::lock`].

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from support import TABLES, refused
+from support import TABLES, Later, refused
 from test_typed import noise, put, put_writes
 
 READS = ("ckpt_history", "ckpt_resume", "ckpt_messages", "ckpt_window", "ckpt_get_typed")
@@ -81,6 +81,39 @@ def test_a_copy_is_bound_as_its_source(calls, thread):
     for ns in ("", "new"):
         calls.value("ckpt_put", f"{thread}/copy", '{"a": 2, "documents": 1}', checkpoint_ns=ns)
         assert calls.value("ckpt_state", f"{thread}/copy", checkpoint_ns=ns) == '{"a": 2}'
+
+
+def test_a_target_that_is_bound_stays_so(calls, thread):
+    calls.value("ckpt_define_graph", "target's", '{"documents": {"persist": false}}')
+    calls.value("ckpt_define_graph", "source's", '{"other": {"persist": false}}')
+    for source, graph in ((f"{thread}/unbound", None), (f"{thread}/bound", "source's")):
+        target = f"{source}/copy"
+        calls.value("ckpt_bind", target, "target's")
+        if graph:
+            calls.value("ckpt_bind", source, graph)
+        calls.value("ckpt_put", source, '{"a": 1}')
+        calls.value("ckpt_copy_thread", source, target)
+        for ns in ("", "new"):
+            calls.value("ckpt_put", target, '{"documents": 1, "other": 2}', checkpoint_ns=ns)
+            assert calls.value("ckpt_state", target, checkpoint_ns=ns) == '{"other": 2}'
+
+
+@pytest.mark.parametrize("late", ["put", "put_writes"])
+def test_a_namespace_that_begins_during_a_copy_is_not_in_it(sessions, thread, late):
+    holder, copier, newcomer, observer = sessions(4)
+    fill(holder, thread)
+    with holder.connection.transaction():
+        # The copy has copied the heads and checkpoints when the newcomer begins.
+        holder.connection.execute("LOCK TABLE checkpoint_blobs IN EXCLUSIVE MODE")
+        copy = Later(observer, copier, "ckpt_copy_thread", thread, f"{thread}/copy")
+        if late == "put":
+            newcomer.value("ckpt_put", thread, "{}", checkpoint_ns="new")
+        else:
+            newcomer.value("ckpt_put_writes", thread, "c", "t", '[["a", 1]]', checkpoint_ns="new")
+    copy.value()
+    for table in ("checkpoint_heads", "checkpoints", "checkpoint_writes"):
+        rows = holder.sql(f"SELECT DISTINCT checkpoint_ns FROM @s.{table} WHERE thread_id = %s", f"{thread}/copy")
+        assert {ns for (ns,) in rows} == {"", "sub"}, table
 
 
 @pytest.mark.parametrize("has", ["a checkpoint", "writes", "a namespace", "messages"])
