@@ -71,7 +71,7 @@ fn ckpt_prune(
 /// Deletes the checkpoints of these runs, told by the member `run_id` of their metadata, with their writes; returns how many were
 /// deleted. What a kept checkpoint needs stays, as with `ckpt_prune`.
 ///
-/// Errors: 22004, 22023 for arguments.
+/// Errors: 22004 for arguments; 40001 a lost race.
 #[pg_extern(volatile, parallel_unsafe)]
 fn ckpt_delete_runs(
     fcinfo: pg_sys::FunctionCallInfo,
@@ -80,21 +80,35 @@ fn ckpt_delete_runs(
     let run_ids = args::required("run_ids", run_ids)?;
     let run_ids = run_ids.into_iter().enumerate().map(|(at, id)| args::required(&format!("run_ids[{}]", at + 1), id));
     let run_ids: Vec<String> = run_ids.collect::<Result<_>>()?;
-    let db = Db::of_call(fcinfo)?;
-    let namespaces: BTreeSet<(String, String)> = db
-        .read(&WITH_RUNS, &[param(db.tenant.as_str()), param(run_ids.clone())], |row| Ok((row.must(1)?, row.must(2)?)))?
-        .into_iter()
-        .collect();
+    Ok(delete_runs(&Db::of_call(fcinfo)?, &run_ids)?)
+}
+
+fn delete_runs(db: &Db, run_ids: &[String]) -> Result<i64> {
     let runs: HashSet<&str> = run_ids.iter().map(String::as_str).collect();
+    let mut done: BTreeSet<(String, String)> = BTreeSet::new();
     let mut deleted = 0;
-    // In the order of the threads and namespaces, as above.
-    for (thread_id, checkpoint_ns) in &namespaces {
-        let ns = Namespace { thread_id, checkpoint_ns };
-        if Head::lock_existing(&db, ns)?.is_some() {
-            deleted += remove(&db, ns, None, |_, node| !node.run_id.as_deref().is_some_and(|id| runs.contains(id)))?;
+    // Looks again until there is nothing new: while this waited for a lock, a thread may have been copied.
+    loop {
+        let args = [param(db.tenant.as_str()), param(run_ids.to_vec())];
+        let found = db.write(&WITH_RUNS, &args, |row| Ok((row.must::<String>(1)?, row.must::<String>(2)?)))?;
+        let new: BTreeSet<(String, String)> = found.into_iter().filter(|namespace| !done.contains(namespace)).collect();
+        if new.is_empty() {
+            return Ok(deleted);
         }
+        // In the order of the threads and namespaces, as above.
+        if new.first() < done.last() {
+            return Err(Error::lost_race("a thread with checkpoints of these runs came while they were deleted")
+                .detail("Nothing was deleted.")
+                .hint("Retry."));
+        }
+        for (thread_id, checkpoint_ns) in &new {
+            let ns = Namespace { thread_id, checkpoint_ns };
+            if Head::lock_existing(db, ns)?.is_some() {
+                deleted += remove(db, ns, None, |_, node| !node.run_id.as_deref().is_some_and(|id| runs.contains(id)))?;
+            }
+        }
+        done.extend(new);
     }
-    Ok(deleted)
 }
 
 /// Removes the checkpoints of a namespace but for those that stay, and what these need. The caller has locked the head.

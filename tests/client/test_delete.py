@@ -199,6 +199,25 @@ def test_runs_go_and_their_children_get_the_nearest_ancestor(calls, thread):
     assert calls.value("ckpt_delete_runs", ["b"]) == 0
 
 
+@pytest.mark.parametrize("copy", ["0/copy", "z/copy"])
+def test_runs_are_deleted_from_a_copy_that_was_on_its_way(sessions, thread, copy):
+    copier, deleter, observer = sessions(3)
+    source, target = f"{thread}/m", f"{thread}/{copy}"
+    run_id = f"run of {target}"
+    run(copier, source, ("1", run_id))
+    with copier.connection.transaction():
+        copier.value("ckpt_copy_thread", source, target)
+        waiting = Later(observer, deleter, "ckpt_delete_runs", [run_id])
+    if target > source:
+        assert waiting.value() == 2
+    else:
+        # It cannot lock what sorts before what it has locked.
+        with refused("40001"):
+            waiting.value()
+        assert deleter.value("ckpt_delete_runs", [run_id]) == 2
+    assert deleter.rows("ckpt_list", filter=json.dumps({"run_id": run_id})) == []
+
+
 def test_the_latest_falls_back_to_its_nearest_kept_ancestor(calls, thread):
     run(calls, thread, ("1", "a"), ("2", "b"), ("3", "b"))
     calls.value("ckpt_put", thread, "{}", checkpoint_id="0", parent_checkpoint_id="")
