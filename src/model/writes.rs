@@ -256,6 +256,10 @@ pub fn settle<'a>(
         has.len() == new.len() && has.iter().zip(new).all(|(old, new)| old.idx == new.idx && old.same_value(new))
     };
     let mut change = Change::default();
+    let stands_already = |write: &Write<'_>| rows.iter().any(|row| row.idx == write.idx && row.same_value(write));
+    if failed && failed_again && equal(&batch.ordinary) && batch.special.iter().all(stands_already) {
+        return Ok(change);
+    }
     if !batch.ordinary.is_empty() {
         let stands = match on_conflict {
             _ if failed || has.is_empty() => false,

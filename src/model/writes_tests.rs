@@ -147,3 +147,17 @@ fn writes_are_given_back_as_sent_without_the_mark() {
     assert_eq!(as_json(rows.iter()), r#"[["a\"b", [1.0]], ["__no_writes__", null]]"#);
     assert_eq!(as_json(logged(&["[]"]).iter()), "[]");
 }
+
+#[test]
+fn a_batch_with_an_error_that_is_sent_again_is_a_no_op() {
+    let failed = r#"[["n", 1], ["__error__", "e"]]"#;
+    let rows = logged(&[failed]);
+    for on_conflict in [OnConflict::Error, OnConflict::Keep, OnConflict::Replace] {
+        assert!(change(&rows, failed, on_conflict).is_empty());
+        assert!(!change(&rows, r#"[["n", 1], ["__error__", "other"]]"#, on_conflict).is_empty());
+        assert!(!change(&rows, r#"[["n", 2], ["__error__", "e"]]"#, on_conflict).is_empty());
+    }
+    // Without the error it is a run that went well.
+    let rows = after(&rows, change(&rows, r#"[["n", 1]]"#, OnConflict::Error));
+    assert_eq!(shown(&rows), [(0, "n", "1")]);
+}

@@ -40,7 +40,11 @@ macro_rules! checkpoint_columns {
         checkpoint_columns!(
             "(SELECT pg_catalog.count(*) FROM @s.checkpoint_writes w
               WHERE w.thread_id @= c.thread_id AND w.tenant @= c.tenant AND w.checkpoint_ns @= c.checkpoint_ns
-                AND w.checkpoint_id @= c.checkpoint_id AND w.epoch @>= 0 AND c.folded_into IS NULL)::pg_catalog.int4"
+                AND w.checkpoint_id @= c.checkpoint_id AND w.epoch @>= 0 AND c.folded_into IS NULL
+                AND NOT EXISTS (SELECT 1 FROM @s.checkpoint_writes n
+                                WHERE n.thread_id @= w.thread_id AND n.tenant @= w.tenant AND n.checkpoint_ns @= w.checkpoint_ns
+                                  AND n.checkpoint_id @= w.checkpoint_id AND n.task_id @= w.task_id
+                                  AND n.epoch @> w.epoch))::pg_catalog.int4"
         )
     };
     () => {

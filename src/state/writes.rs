@@ -165,15 +165,23 @@ impl PutWrites<'_> {
         }
         let (epoch, rows) = self.rows(db)?;
         let mut epoch = epoch.unwrap_or(head.revision);
-        let mut settled = settle(&rows, &batch, self.on_conflict, self.tasks);
+        let is_repeat = || settle(&rows, &batch, OnConflict::Error, self.tasks).is_ok_and(|change| change.is_empty());
+        if !rows.is_empty() && is_repeat() {
+            return Ok(0);
+        }
+        let folded_into = self.folded_into(db)?;
+        let mut stands = rows.as_slice();
+        if folded_into.is_none() && !rows.is_empty() && self.has_child_since(db, epoch)? {
+            // What the task wrote belongs to that child. This is a new batch.
+            epoch = head.revision;
+            stands = &[];
+        }
+        let settled = settle(stands, &batch, self.on_conflict, self.tasks);
         if settled.as_ref().is_ok_and(Change::is_empty) {
             return Ok(0);
         }
-        self.check_not_folded(db)?;
-        if !rows.is_empty() && self.has_child_since(db, epoch)? {
-            // What the task wrote belongs to that child. This is a new batch.
-            epoch = head.revision;
-            settled = settle(&[], &batch, self.on_conflict, self.tasks);
+        if let Some(folded_into) = folded_into {
+            return Err(self.folded(&folded_into));
         }
         let change = settled.map_err(|_| {
             Error::conflict(format!("task \"{}\" has other writes already", self.task_id))
@@ -220,18 +228,19 @@ impl PutWrites<'_> {
         Ok(db.write_one(&HAS_CHILD_SINCE, &args, |row| row.must::<i32>(1))?.is_some())
     }
 
-    /// A JSON checkpoint that was folded takes no more writes. A framework's late write is never refused.
-    fn check_not_folded(&self, db: &Db) -> Result<()> {
+    /// Into which checkpoint this one was folded: then it takes no more writes. A framework's late write is never refused.
+    fn folded_into(&self, db: &Db) -> Result<Option<String>> {
         if self.tasks == Tasks::Theirs {
-            return Ok(());
+            return Ok(None);
         }
         let args = self.ns.args_with(db, [param(self.checkpoint_id)]);
-        let Some(folded_into) = db.write_one(&FOLDED_INTO, &args, |row| row.get::<String>(1))?.flatten() else {
-            return Ok(());
-        };
-        Err(Error::wrong_state(format!("checkpoint \"{}\" takes no more writes", self.checkpoint_id))
+        Ok(db.write_one(&FOLDED_INTO, &args, |row| row.get::<String>(1))?.flatten())
+    }
+
+    fn folded(&self, folded_into: &str) -> Error {
+        Error::wrong_state(format!("checkpoint \"{}\" takes no more writes", self.checkpoint_id))
             .detail(format!("Its writes were folded into checkpoint \"{folded_into}\"."))
-            .hint("Go on from that checkpoint, or run the step again on a fork: ckpt_fork(thread_id, checkpoint_id)."))
+            .hint("Go on from that checkpoint, or run the step again on a fork: ckpt_fork(thread_id, checkpoint_id).")
     }
 
     fn store(&self, db: &Db, epoch: i64, writes: &[Write<'_>]) -> Result<()> {
@@ -316,8 +325,7 @@ fn resume(db: &Db, ns: Namespace<'_>) -> Result<Option<ResumeRow>> {
     let Some(latest) = Checkpoint::latest(db, ns)? else {
         return Ok(None);
     };
-    // The writes of a folded checkpoint are in its child already.
-    let tasks = if latest.folded_into.is_some() { Vec::new() } else { tasks_of(db, ns, &latest.checkpoint_id)? };
+    let tasks = tasks_of(db, ns, &latest.checkpoint_id)?;
     let values = tasks.iter().flat_map(|task| &task.rows).map(|row| row.value.len() as u64).sum();
     args::check_result_size("what the tasks wrote", values)?;
     let of = |standing: Standing, value: fn(&Task) -> String| {

@@ -319,3 +319,36 @@ def test_a_fold_that_is_repeated_without_naming_its_base_gives_the_same(calls, t
     calls.value("ckpt_put_writes", thread, made, "d", "[]")
     with refused("55000"):
         calls.value("ckpt_apply_writes", thread, reducers='{"n": "sum"}', next=["c"])
+
+
+@pytest.mark.parametrize("on_conflict", ["error", "keep", "replace"])
+def test_a_batch_for_another_child_is_new_whatever_on_conflict_says(calls, thread, on_conflict):
+    calls.value("ckpt_put", thread, "{}", checkpoint_id="base")
+    calls.value("ckpt_put_writes", thread, "base", "t", '[["n", 1]]')
+    calls.value("ckpt_put", thread, "{}", checkpoint_id="child")
+    assert calls.value("ckpt_put_writes", thread, "base", "t", '[["n", 2], ["n", 3]]', on_conflict=on_conflict) == 2
+    shown = [row.value for row in calls.rows("ckpt_get_typed", thread, checkpoint_id="base") if row.kind == "write"]
+    assert shown == [b"2", b"3"]
+    # Only these are pending.
+    assert calls.row("ckpt_history", thread, "base").pending_writes == 2
+
+
+def test_on_a_folded_base_a_batch_that_is_kept_out_is_no_error(calls, thread):
+    calls.value("ckpt_put", thread, "{}", checkpoint_id="base", next=["t"])
+    calls.value("ckpt_put_writes", thread, "base", "t", '[["n", 1]]')
+    calls.value("ckpt_apply_writes", thread)
+    assert calls.value("ckpt_put_writes", thread, "base", "t", '[["n", 2]]', on_conflict="keep") == 0
+    with refused("55000"):
+        calls.value("ckpt_put_writes", thread, "base", "t", '[["n", 2]]', on_conflict="replace")
+
+
+def test_a_folded_base_that_is_the_latest_again_has_nothing_to_do(calls, thread):
+    calls.value("ckpt_put", thread, '{"n": 0}', checkpoint_id="1", next=["t"])
+    calls.value("ckpt_put_writes", thread, "1", "t", '[["n", 1]]')
+    fold = calls.value("ckpt_apply_writes", thread)
+    calls.value("ckpt_put", thread, "{}", json.dumps({"run_id": thread}), checkpoint_id="2", parent_checkpoint_id="1")
+    assert calls.row("ckpt_latest", thread).checkpoint_id == "2"
+    calls.value("ckpt_delete_runs", [thread])
+    resumed = calls.row("ckpt_resume", thread)
+    assert (resumed.checkpoint_id, json.loads(resumed.finished), resumed.todo) == ("1", {"t": [["n", 1]]}, [])
+    assert calls.value("ckpt_apply_writes", thread) == fold
