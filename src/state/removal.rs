@@ -26,10 +26,17 @@ static CHECKPOINTS: Statement = Statement::new(
     &[TEXT, TEXT, TEXT, INTERVAL],
 );
 
+// With whether it is an interrupt $4 whose task has not gone on since.
 static WRITTEN: Statement = Statement::new(
-    "SELECT DISTINCT w.checkpoint_id, w.channel FROM @s.checkpoint_writes w
+    "SELECT DISTINCT w.checkpoint_id, w.channel,
+            w.channel @= $4
+            AND NOT EXISTS (SELECT 1 FROM @s.checkpoint_writes o
+                            WHERE o.thread_id @= $1 AND o.tenant @= $2 AND o.checkpoint_ns @= $3
+                              AND o.checkpoint_id @= w.checkpoint_id AND o.task_id @= w.task_id AND o.epoch @= w.epoch
+                              AND o.idx @>= 0)
+     FROM @s.checkpoint_writes w
      WHERE w.thread_id @= $1 AND w.tenant @= $2 AND w.checkpoint_ns @= $3 AND w.epoch @>= 0",
-    &[TEXT, TEXT, TEXT],
+    &[TEXT, TEXT, TEXT, TEXT],
 );
 
 static DELETE: Statement = Statement::new(
@@ -138,11 +145,12 @@ impl<'a> Checkpoints<'a> {
         for at in parents {
             nodes[at].is_leaf = false;
         }
-        for (checkpoint_id, channel) in
-            db.write(&WRITTEN, &ns.args(db), |row| Ok((row.must::<String>(1)?, row.must::<String>(2)?)))?
+        let args = ns.args_with(db, [param(INTERRUPT)]);
+        for (checkpoint_id, channel, interrupted) in
+            db.write(&WRITTEN, &args, |row| Ok((row.must::<String>(1)?, row.must::<String>(2)?, row.must::<bool>(3)?)))?
         {
             if let Some(&at) = place_of.get(&checkpoint_id) {
-                nodes[at].interrupted |= channel == INTERRUPT;
+                nodes[at].interrupted |= interrupted;
                 nodes[at].written.insert(channel);
             }
         }

@@ -148,3 +148,13 @@ def test_beside_a_running_writer(sessions, thread):
     pruner.value("ckpt_prune", [thread], 2)
     assert ids(pruner, thread) == ["148", "149"]
     assert channels(pruner, thread)["m"][2] == msgpack_list([message(number) for number in range(120, 150)])
+
+
+def test_a_leaf_whose_interrupt_was_answered_goes(calls, thread):
+    for leaf in ("answered", "open"):
+        calls.value("ckpt_put", thread, "{}", checkpoint_id=leaf, parent_checkpoint_id="")
+        calls.value("ckpt_put_writes", thread, leaf, "t", '[["__interrupt__", "sure?"]]')
+    calls.value("ckpt_put_writes", thread, "answered", "t", '[["__resume__", "yes"], ["n", 1]]')
+    calls.value("ckpt_put", thread, "{}", checkpoint_id="z", parent_checkpoint_id="")
+    assert calls.value("ckpt_prune", [thread]) == 1
+    assert ids(calls, thread) == ["open", "z"]

@@ -216,13 +216,41 @@ def changed(value, how, size, seed):
 
 
 class Model:
-    """What the thread must hold: the value of each checkpoint, and its writes."""
+    """What the thread must hold: the value of each checkpoint, and its tasks' batches of writes. A batch belongs to the child
+    that is put next; another batch of its task after that is a new one."""
 
     def __init__(self):
-        self.values, self.written = {}, {}
+        self.values, self.children, self.batches = {}, {}, {}
 
     def pick(self, at):
         return list(self.values)[at % len(self.values)]
+
+    def put(self, id, parent, value, born):
+        self.values[id] = value
+        self.children[id] = (parent, born)
+
+    def write(self, base, task, value, begun):
+        batches = self.batches.setdefault((base, task), [])
+        if batches and not any(parent == base and born > batches[-1][0] for parent, born in self.children.values()):
+            begun = batches.pop()[0]
+        batches.append((begun, value))
+
+    def keep(self, left):
+        for id in self.values.keys() - left:
+            parent, born = self.children.get(id, (None, None))
+            elder = max((at for of, at in self.children.values() if of == parent and at < (born or 0)), default=0)
+            for key in [key for key in self.batches if key[0] == parent]:
+                self.batches[key] = [batch for batch in self.batches[key] if not elder < batch[0] <= born]
+        self.batches = {key: batches for key, batches in self.batches.items() if key[0] in left and batches}
+        # A child whose parent is gone consumed nothing of the ancestor that it gets.
+        self.children = {id: child for id, child in self.children.items() if id in left and child[0] in left}
+        self.values = {id: value for id, value in self.values.items() if id in left}
+
+    def shown(self):
+        return {key: batches[-1][1] for key, batches in self.batches.items()}
+
+    def stored(self):
+        return {*self.values.values(), *(value for batches in self.batches.values() for _, value in batches)}
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -236,15 +264,15 @@ def test_any_versions_forks_and_prunes_read_back(calls, thread, steps, seed):
         id = f"{number:03}"
         if action == "put":
             parent = model.pick(rest[0])
-            model.values[id] = changed(model.values[parent], rest[1], rest[2], seed + number)
+            model.put(id, parent, changed(model.values[parent], rest[1], rest[2], seed + number), number)
             put(calls, thread, id, {"m": ("t", model.values[id])}, {"m": number}, parent_checkpoint_id=parent)
         elif action == "writes":
-            base, task = model.pick(rest[0]), f"task-{rest[1]}"
-            model.written[base, task] = noise(seed + number, rest[2])
-            put_writes(calls, thread, base, task, [("m", "t", model.written[base, task])], on_conflict="replace")
+            base, task, value = model.pick(rest[0]), f"task-{rest[1]}", noise(seed + number, rest[2])
+            model.write(base, task, value, number)
+            put_writes(calls, thread, base, task, [("m", "t", value)], on_conflict="replace")
         elif action == "fork":
             source = model.pick(rest[0])
-            model.values[calls.value("ckpt_fork", thread, source)] = model.values[source]
+            model.put(calls.value("ckpt_fork", thread, source), source, model.values[source], number)
         elif action == "replace":
             id = model.pick(rest[0])
             model.values[id] = noise(seed + number, rest[1])
@@ -253,12 +281,11 @@ def test_any_versions_forks_and_prunes_read_back(calls, thread, steps, seed):
             calls.value("ckpt_prune", [thread], rest[0])
             left = {row.checkpoint_id for row in calls.rows("ckpt_list", thread)}
             assert len(left) == min(rest[0], len(model.values))
-            model.values = {id: value for id, value in model.values.items() if id in left}
-            model.written = {key: value for key, value in model.written.items() if key[0] in left}
+            model.keep(left)
         rows = calls.rows("ckpt_list_typed", thread)
         assert {row.checkpoint_id: row.value for row in rows if row.kind == "channel"} == model.values
-        assert {(row.checkpoint_id, row.task_id): row.value for row in rows if row.kind == "write"} == model.written
-    needed = {value for value in [*model.values.values(), *model.written.values()] if len(value) > 1024}
+        assert {(row.checkpoint_id, row.task_id): row.value for row in rows if row.kind == "write"} == model.shown()
+    needed = {value for value in model.stored() if len(value) > 1024}
     if "prune" in [action for action, *_ in steps[-1:]]:
         assert calls.count("checkpoint_blobs", thread) == len(needed)
     calls.value("ckpt_delete_thread", thread)
