@@ -52,7 +52,7 @@ def begin(connection, name):
 
 def together(workers, work):
     """Runs `work(worker, barrier)` in a thread for each worker."""
-    barrier = threading.Barrier(len(workers))
+    barrier = threading.Barrier(len(workers), timeout=60)
     running = [threading.Thread(target=work, args=(worker, barrier)) for worker in workers]
     for thread in running:
         thread.start()

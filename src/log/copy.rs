@@ -32,11 +32,16 @@ static SUMMARIES: Statement = Statement::new(
     &[TEXT, TEXT, TEXT],
 );
 
+/// Locks the log of a thread until the end of the transaction; false where it has none.
+pub fn lock(db: &Db, thread_id: &str) -> Result<bool> {
+    let locked = db.write_one(&LOCK, &[param(thread_id), param(db.tenant.as_str())], |row| row.must::<i32>(1))?;
+    Ok(locked.is_some())
+}
+
 /// Copies the log of a thread to a target that has none; returns how many messages it has, or `None` where there is no log. The
 /// caller has locked the heads.
 pub fn copy(db: &Db, thread_id: &str, target: &str) -> Result<Option<u64>> {
-    let source = [param(thread_id), param(db.tenant.as_str())];
-    if db.write_one(&LOCK, &source, |row| row.must::<i32>(1))?.is_none() {
+    if !lock(db, thread_id)? {
         return Ok(None);
     }
     let args = || [param(thread_id), param(db.tenant.as_str()), param(target)];

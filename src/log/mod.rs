@@ -1,6 +1,6 @@
 //! Pattern B: the message log of a thread, and the window of it that a model reads.
 
-pub use copy::copy;
+pub use copy::{copy, lock};
 pub use tokens::warm_up;
 
 mod append;
@@ -20,10 +20,10 @@ use crate::error::{Error, Result};
 use crate::json::{Shallow, quote};
 use crate::model::message::{Message, MessageError};
 
-/// A JSON argument that is a list of messages, each with its text.
 /// A call needs some hundred bytes of memory for each message, however short it is.
 const MAX_MESSAGES: usize = 1_000_000;
 
+/// A JSON argument that is a list of messages, each with its text.
 fn parse_messages<'a>(argument: &str, text: &'a str) -> Result<Vec<(&'a str, Message)>> {
     match args::split(argument, text)? {
         Shallow::Array(elements) if elements.len() > MAX_MESSAGES => {

@@ -3,6 +3,7 @@
 use super::head::Head;
 use crate::args;
 use crate::error::Result;
+use crate::log;
 use crate::spi::{Db, Statement, TEXT, TEXTS, param};
 use crate::threads;
 use pgrx::datum::Interval;
@@ -39,11 +40,6 @@ static MESSAGES: Statement = delete_from!("checkpoint_messages");
 static SUMMARIES: Statement = delete_from!("checkpoint_summaries");
 static LOGS: Statement = delete_from!("checkpoint_logs");
 
-static LOCK_LOG: Statement = Statement::new(
-    "SELECT l.last_seq FROM @s.checkpoint_logs l WHERE l.thread_id @= $1 AND l.tenant @= $2 FOR UPDATE",
-    &[TEXT, TEXT],
-);
-
 /// Deletes a thread: checkpoints of all namespaces, values, writes and message log, and to which graph it was bound. Returns how
 /// many checkpoints and messages it had; 0 for a thread that does not exist. For `block_for` nothing can be written to it.
 ///
@@ -65,7 +61,7 @@ fn delete(db: &Db, thread_id: &str, block_for: Option<Interval>) -> Result<i64> 
     let thread = || [param(thread_id), param(db.tenant.as_str())];
     let mut counted = 0;
     let namespaces = Head::lock_all(db, thread_id)?;
-    let log = db.write_one(&LOCK_LOG, &thread(), |row| row.must::<i64>(1))?;
+    let has_log = log::lock(db, thread_id)?;
     if !namespaces.is_empty() {
         let [thread_id, tenant] = thread();
         let args = [thread_id, tenant, param(namespaces)];
@@ -74,7 +70,7 @@ fn delete(db: &Db, thread_id: &str, block_for: Option<Interval>) -> Result<i64> 
             db.execute(statement, &args)?;
         }
     }
-    if log.is_some() {
+    if has_log {
         counted += db.execute(&MESSAGES, &thread())?;
         db.execute(&SUMMARIES, &thread())?;
         db.execute(&LOGS, &thread())?;

@@ -31,13 +31,12 @@ fn ckpt_fork(
 
 fn fork(db: &Db, ns: Namespace<'_>, checkpoint_id: &str) -> Result<String> {
     let mut head = Head::lock(db, ns)?;
-    let source = Checkpoint::locked(db, ns, checkpoint_id)?
+    let mut source = Checkpoint::locked(db, ns, checkpoint_id)?
         .ok_or_else(|| Error::no_checkpoint(ns.thread_id, ns.checkpoint_ns, checkpoint_id))?;
     let graph = graph_of(db, &head)?;
-    let mut manifest = source.manifest.clone();
-    manifest.channels.retain(|channel| graph.persists(&channel.name));
+    source.manifest.channels.retain(|channel| graph.persists(&channel.name));
     let content = Content {
-        manifest: &manifest,
+        manifest: &source.manifest,
         body: source.body.as_deref(),
         metadata: METADATA,
         metadata_filter: Some(METADATA),

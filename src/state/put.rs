@@ -17,7 +17,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use std::borrow::Cow;
 
-/// Saves a snapshot of a thread's state and returns its id. Described in `sql/comments.sql` and `docs/reference.md`.
+/// Saves a snapshot of a thread's state and returns its id. Described in `docs/reference.md`.
 ///
 /// Errors: 22004, 22023, 54000 for arguments; P0002 unknown parent; 40001 the fence, or a lost race; 55000 the thread was deleted
 /// and is blocked.
