@@ -252,7 +252,6 @@ def test_a_waiting_deletion_takes_what_was_put_meanwhile(sessions, thread):
         assert one.count(table, thread) == 0
 
 
-@pytest.mark.needs_session
 def test_a_reader_never_waits_and_sees_all_or_nothing_of_a_transaction(sessions, thread):
     writer, reader = sessions(2)
     reader.connection.execute("SET statement_timeout = '60s'")
