@@ -26,14 +26,14 @@ static CHECKPOINTS: Statement = Statement::new(
     &[TEXT, TEXT, TEXT, INTERVAL],
 );
 
-// With whether it is an interrupt $4 whose task has not gone on since.
+// With whether it is an interrupt $4 of a task that waits: one that has neither results nor an error (idx -1).
 static WRITTEN: Statement = Statement::new(
     "SELECT DISTINCT w.checkpoint_id, w.channel,
             w.channel @= $4
             AND NOT EXISTS (SELECT 1 FROM @s.checkpoint_writes o
                             WHERE o.thread_id @= $1 AND o.tenant @= $2 AND o.checkpoint_ns @= $3
                               AND o.checkpoint_id @= w.checkpoint_id AND o.task_id @= w.task_id AND o.epoch @= w.epoch
-                              AND o.idx @>= 0)
+                              AND o.idx @>= -1)
      FROM @s.checkpoint_writes w
      WHERE w.thread_id @= $1 AND w.tenant @= $2 AND w.checkpoint_ns @= $3 AND w.epoch @>= 0",
     &[TEXT, TEXT, TEXT, TEXT],

@@ -150,11 +150,12 @@ def test_beside_a_running_writer(sessions, thread):
     assert channels(pruner, thread)["m"][2] == msgpack_list([message(number) for number in range(120, 150)])
 
 
-def test_a_leaf_whose_interrupt_was_answered_goes(calls, thread):
-    for leaf in ("answered", "open"):
+def test_a_leaf_whose_task_no_longer_waits_goes(calls, thread):
+    for leaf in ("answered", "failed", "open"):
         calls.value("ckpt_put", thread, "{}", checkpoint_id=leaf, parent_checkpoint_id="")
         calls.value("ckpt_put_writes", thread, leaf, "t", '[["__interrupt__", "sure?"]]')
     calls.value("ckpt_put_writes", thread, "answered", "t", '[["__resume__", "yes"], ["n", 1]]')
+    calls.value("ckpt_put_writes", thread, "failed", "t", '[["__error__", "no"]]')
     calls.value("ckpt_put", thread, "{}", checkpoint_id="z", parent_checkpoint_id="")
-    assert calls.value("ckpt_prune", [thread]) == 1
+    assert calls.value("ckpt_prune", [thread]) == 2
     assert ids(calls, thread) == ["open", "z"]
