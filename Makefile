@@ -6,7 +6,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-export PG INPUT ARGS SMALL
+export PG INPUT ARGS SMALL KILLS SEED
 
 .PHONY: help
 help: ## list the targets
@@ -27,7 +27,7 @@ psql: ## open psql on the private server (ARGS='-c "SELECT 1"')
 	@tools/cluster.sh psql $(ARGS)
 
 # These also work with a PG that the machine's packages do not have: in a chroot.
-.PHONY: demo test unit regress client lint
+.PHONY: demo test unit regress client torture lint
 demo: ## kill an agent mid-step and see it resume (INPUT=FILE.jsonl replays recorded conversations)
 	@tools/here-or-chroot.sh demo
 test: ## run all tests
@@ -38,6 +38,8 @@ regress: ## run the SQL regression tests alone (ARGS='errors nulls' chooses)
 	@tools/here-or-chroot.sh regress
 client: ## run the client tests alone (ARGS='-k resume' goes to pytest)
 	@tools/here-or-chroot.sh client
+torture: ## kill clients and servers at work, then prove that nothing is lost or twice (KILLS=1000 SEED=7)
+	@tools/here-or-chroot.sh torture
 lint: ## check the formatting, and let clippy and shellcheck complain
 	@tools/here-or-chroot.sh lint
 
