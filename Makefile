@@ -6,7 +6,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-export PG INPUT ARGS SMALL KILLS SEED
+export PG INPUT ARGS SMALL KILLS SEED POOLER
 
 .PHONY: help
 help: ## list the targets
@@ -36,7 +36,7 @@ unit: ## run the unit and property tests alone
 	@tools/here-or-chroot.sh unit
 regress: ## run the SQL regression tests alone (ARGS='errors nulls' chooses)
 	@tools/here-or-chroot.sh regress
-client: ## run the client tests alone (ARGS='-k resume' goes to pytest)
+client: ## run the client tests alone (ARGS='-k resume' goes to pytest; POOLER=1 lets them go through pgbouncer)
 	@tools/here-or-chroot.sh client
 torture: ## kill clients and servers at work, then prove that nothing is lost or twice (KILLS=1000 SEED=7)
 	@tools/here-or-chroot.sh torture

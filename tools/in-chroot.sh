@@ -27,6 +27,7 @@ fi
 make_root "$suite" "$CHROOT"
 packages=(make)
 [[ $target != lint ]] || packages+=(shellcheck)
+[[ $target != test && ! ($target == client && -n ${POOLER:-}) ]] || packages+=(pgbouncer)
 enter_root "$CHROOT" "${options[@]}" -- sh -c 'tools/prereqs.sh "$@" && tools/prereqs.sh' sh "${packages[@]}"
 
 if [[ $EUID -ne 0 ]]; then

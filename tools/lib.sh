@@ -104,7 +104,7 @@ as_server() (
 # The names of the set variables that a command run by sudo or in a chroot needs: those that lead to
 # package registries, and those that the Makefile exports.
 passed_variables() {
-    compgen -e | grep -E '^(PIP_|CARGO_)|_(proxy|PROXY)$|^(SSL_CERT_FILE|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE)$|^(CI|PG|INPUT|ARGS|KILLS|SEED)$' |
+    compgen -e | grep -E '^(PIP_|CARGO_)|_(proxy|PROXY)$|^(SSL_CERT_FILE|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE)$|^(CI|PG|INPUT|ARGS|KILLS|SEED|POOLER)$' |
         grep -vE '^CARGO_(HOME|TARGET_DIR|MANIFEST_|PKG_)' || true
 }
 

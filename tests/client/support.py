@@ -1,7 +1,9 @@
 """What the tests share: calling the extension's functions, and waiting for what another session does."""
 
+import itertools
 import json
 import os
+import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,7 @@ from psycopg.rows import namedtuple_row
 from psycopg.types.string import TextLoader
 
 DEADLINE = 60.0
+numbers = itertools.count(1)
 
 TABLES = (
     "checkpoint_heads",
@@ -27,8 +30,9 @@ ALL_TABLES = TABLES + ("checkpoint_threads", "checkpoint_graphs", "checkpoint_ma
 
 
 def connect(uri, **options):
-    """A connection that gives json back as text, so that nothing between us and the server reads it."""
+    """A connection that gives json back as text, so that nothing between us and the server reads it. It has a name of its own."""
     options.setdefault("autocommit", True)
+    options.setdefault("application_name", f"client-{next(numbers)}")
     connection = psycopg.connect(uri, row_factory=namedtuple_row, **options)
     for name in ("json", "jsonb"):
         connection.adapters.register_loader(name, TextLoader)
@@ -110,12 +114,14 @@ def wait_until(what, holds):
 
 def wait_for_lock(observer, connection, has_ended):
     """Waits until the statement that `connection` runs in another thread waits for a lock; it must not end before."""
-    statement = "SELECT count(*) FROM pg_catalog.pg_locks WHERE pid = %s AND NOT granted"
-    pid = connection.info.backend_pid
+    # By its name: behind a pooler its process is another one in each transaction.
+    statement = """SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks JOIN pg_catalog.pg_stat_activity USING (pid)
+                   WHERE application_name = %s AND NOT granted"""
+    name = connection.info.parameter_status("application_name")
 
     def waits():
         assert not has_ended(), "the other session did not wait for the lock"
-        return observer.execute(statement, [pid]).fetchone()[0]
+        return observer.execute(statement, [name]).fetchone()[0]
 
     wait_until("the other session waits for a lock", waits)
 
@@ -192,9 +198,11 @@ class Cluster:
         self.data = os.path.join(programs.scratch, f"cluster-{programs.clusters}")
         self.socket = programs.new_directory()
 
-    def init(self):
+    def init(self, **settings):
         options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]
         self.programs.run("initdb", "-D", self.data, *options)
+        with open(os.path.join(self.data, "postgresql.conf"), "a") as file:
+            file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
         return self
 
     def copy(self, primary):
@@ -213,6 +221,23 @@ class Cluster:
 
     def stop(self, mode="fast"):
         self.programs.run("pg_ctl", "stop", "--wait", "--silent", f"--mode={mode}", "-D", self.data)
+
+    def kill(self):
+        """Kills the postmaster, and waits until the server's other processes have noticed."""
+        with connect(self.uri()) as connection:
+            processes = [pid for (pid,) in connection.execute("SELECT pid FROM pg_catalog.pg_stat_activity").fetchall()]
+        pid_file = os.path.join(self.data, "postmaster.pid")
+        with open(pid_file) as file:
+            os.kill(int(file.readline()), signal.SIGKILL)
+        wait_until("the killed server is gone", lambda: not any(os.path.exists(f"/proc/{pid}") for pid in processes))
+        os.remove(pid_file)
+
+    def promote(self):
+        """Makes a standby a primary; it has replayed all that it received."""
+        self.programs.run("pg_ctl", "promote", "--wait", "--silent", "-D", self.data)
+        with connect(self.uri()) as connection:
+            recovers = "SELECT pg_catalog.pg_is_in_recovery()"
+            wait_until("the standby is promoted", lambda: connection.execute(recovers).fetchone() == (False,))
 
     def uri(self, database="postgres"):
         return f"postgresql://postgres@/{database}?host={self.socket}"

@@ -56,6 +56,7 @@ def filled(calls, thread):
 
 
 @pytest.mark.parametrize("late", WRITES)
+@pytest.mark.needs_session
 def test_a_late_write_does_not_bring_a_deleted_thread_back(filled, thread, late):
     set_clock(filled, "2026-03-01 12:00:00+00")
     assert delete_for(filled, thread, "10 minutes") == 2
@@ -78,6 +79,7 @@ def test_without_a_block_a_thread_begins_anew(filled, thread):
     assert [row.seq for row in filled.rows("ckpt_messages", thread)] == [1]
 
 
+@pytest.mark.needs_session
 def test_a_block_is_not_lifted_by_another_deletion(filled, thread):
     set_clock(filled, "2026-03-01 12:00:00+00")
     delete_for(filled, thread, "1 hour")
@@ -102,6 +104,7 @@ def test_other_threads_and_tenants_are_not_blocked(filled, thread):
         WRITES["put"](filled, thread)
 
 
+@pytest.mark.needs_session
 def test_expired_blocks_are_swept(calls, thread):
     set_clock(calls, "2001-03-01 12:00:00+00")
     delete_for(calls, f"{thread}/old", "1 hour")

@@ -11,6 +11,8 @@ from support import Calls, connect, refused
 TENANTS = ("", "acme")
 ROLES = {"dump_reader": "read", "dump writer": "write"}
 
+pytestmark = pytest.mark.needs_session
+
 
 def use_tenant(calls, tenant):
     calls.sql("SELECT pg_catalog.set_config('checkpointer.tenant', %s, false)", tenant)

@@ -19,6 +19,7 @@ def inline_limit(request, calls):
 
 
 @every_value
+@pytest.mark.needs_session
 def test_a_channel_comes_back_as_put(calls, thread, inline_limit, value):
     calls.value("ckpt_put", thread, f'{{"first": 1, "channel":{value}, "last" : "z"}}')
     assert calls.value("ckpt_channel", thread, "channel") == value
@@ -28,6 +29,7 @@ def test_a_channel_comes_back_as_put(calls, thread, inline_limit, value):
 
 
 @every_value
+@pytest.mark.needs_session
 def test_latest_shows_a_small_value_and_of_a_large_one_type_and_size(calls, thread, inline_limit, value):
     calls.value("ckpt_put", thread, f'{{"channel":{value}}}')
     size = len(value.encode())
@@ -41,12 +43,14 @@ def test_latest_shows_a_small_value_and_of_a_large_one_type_and_size(calls, thre
 
 
 @every_value
+@pytest.mark.needs_session
 def test_out_of_line_or_not_is_what_the_setting_says(calls, thread, inline_limit, value):
     calls.value("ckpt_put", thread, f'{{"channel":{value}}}')
     assert calls.count("checkpoint_blobs", thread) == (1 if len(value.encode()) > inline_limit else 0)
 
 
 @every_value
+@pytest.mark.needs_session
 def test_writes_come_back_as_logged_and_fold_as_logged(calls, thread, inline_limit, value):
     base = calls.value("ckpt_put", thread, '{"a": 0}', next=["task"])
     assert calls.value("ckpt_put_writes", thread, base, "task", BATCH % (value, value)) == 2
@@ -60,6 +64,7 @@ def test_writes_come_back_as_logged_and_fold_as_logged(calls, thread, inline_lim
 
 
 @every_value
+@pytest.mark.needs_session
 def test_an_appended_element_comes_back_as_logged(calls, thread, inline_limit, value):
     base = calls.value("ckpt_put", thread, f'{{"list": [{value}]}}', next=["task"])
     calls.value("ckpt_put_writes", thread, base, "task", f'[["list", [{value}, 1.0]]]')
@@ -140,6 +145,7 @@ def test_a_missing_channel_is_sql_null_and_a_stored_null_is_json_null(calls, thr
     assert calls.value("ckpt_state", thread, channels=["absent"]) == "{}"
 
 
+@pytest.mark.needs_session
 def test_a_whole_state_comes_back_after_a_change_of_the_limit(calls, thread):
     state = "{" + ", ".join(f"{json.dumps(name)}: {value}" for name, value in VALUES.items()) + "}"
     for limit in (0, 20, LARGEST_INLINE):

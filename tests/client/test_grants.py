@@ -8,6 +8,8 @@ from support import ALL_TABLES, Calls, at_once, quoted, refused
 
 numbers = itertools.count(1)
 
+pytestmark = pytest.mark.needs_session
+
 PURE = [
     "SELECT msg_id('t', 'user', 'x'::text)",
     "SELECT msg_id('t', 'user', '[]'::json)",

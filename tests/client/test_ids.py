@@ -169,6 +169,7 @@ def test_replacing_leaves_no_orphan_and_takes_no_value_that_another_checkpoint_h
     assert calls.count("checkpoint_blobs", thread) == 0
 
 
+@pytest.mark.needs_session
 def test_the_same_put_is_the_same_whatever_the_inline_limit_was(calls, thread):
     state = json.dumps({"large": "x" * 3000})
     calls.value("ckpt_put", thread, state, checkpoint_id="id", expected_latest="")

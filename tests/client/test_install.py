@@ -366,6 +366,7 @@ def test_create_extension_is_one_transaction(make_database, connection_to):
     assert connection.execute(CATALOG).fetchall() == before
 
 
+@pytest.mark.needs_session
 def test_an_ordinary_user_cannot_install(make_database, connection_to):
     connection = connection_to(make_database())
     connection.execute("SET ROLE pg_monitor")

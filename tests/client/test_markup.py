@@ -86,6 +86,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.needs_session
 def test_a_hostile_message_does_not_stall_the_session(calls, text):
     """A megabyte of it. What is quadratic in that takes hours, so the limit tells nothing about a machine's speed."""
     calls.connection.execute("SET statement_timeout = '60s'")

@@ -6,7 +6,11 @@ CKPT_MODEL_PROGRAMS says how many, CKPT_MODEL_SEED which; a program that differs
 import os
 import uuid
 
+import pytest
+
 from programs import Comparison
+
+pytestmark = pytest.mark.needs_session
 
 SEED = os.environ.get("CKPT_MODEL_SEED", "1")
 PROGRAMS = int(os.environ.get("CKPT_MODEL_PROGRAMS", "300"))

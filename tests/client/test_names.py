@@ -89,6 +89,7 @@ def test_a_name_as_role_turn_and_message_id(calls, thread, name):
     assert (row.msg_id, row.role, row.content, row.turn, row.message) == (name, name, name, name, message)
 
 
+@pytest.mark.needs_session
 def test_names_as_tenants_are_apart(calls, thread):
     tenants = [name for name in NAMES if len(name.encode()) <= 63]
     for tenant in ["", *tenants]:

@@ -80,6 +80,7 @@ PARALLEL = {name: statement for name, statement in READING.items() if " FROM " n
 
 @pytest.mark.parametrize("statement", PARALLEL.values(), ids=PARALLEL.keys())
 @pytest.mark.parametrize("tenant", ["", "acme"])
+@pytest.mark.needs_session
 def test_works_in_a_parallel_worker(calls, threads, statement, tenant):
     calls.sql("SELECT set_config('checkpointer.tenant', %s, false)", tenant)
     if tenant:

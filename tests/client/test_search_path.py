@@ -50,12 +50,14 @@ def works(calls, prefix):
     assert calls.count("checkpoint_grants") == 0
 
 
+@pytest.mark.needs_session
 def test_with_an_empty_search_path(place):
     calls = place("public")
     calls.connection.execute("SET search_path = ''")
     works(calls, "empty")
 
 
+@pytest.mark.needs_session
 def test_with_hostile_temporary_tables(place):
     calls = place("public")
     for name in HOSTILE_NAMES:
@@ -66,6 +68,7 @@ def test_with_hostile_temporary_tables(place):
         assert calls.sql(f"SELECT pg_catalog.count(*) FROM pg_temp.{quoted(name)}") == [(0,)]
 
 
+@pytest.mark.needs_session
 def test_with_temporary_tables_of_the_same_shape(place):
     calls = place("public")
     fill(calls, "kept")
@@ -101,6 +104,7 @@ def make_hostile(connection):
     connection.execute("SET search_path = hostile, pg_catalog, public")
 
 
+@pytest.mark.needs_session
 def test_the_hostile_schema_is_hostile(place):
     calls = place("public")
     make_hostile(calls.connection)
@@ -112,12 +116,14 @@ def test_the_hostile_schema_is_hostile(place):
         calls.connection.execute("SELECT '{}'::\"json\"")
 
 
+@pytest.mark.needs_session
 def test_with_hostile_operators_functions_and_types(place):
     calls = place("public")
     make_hostile(calls.connection)
     works(calls, "hostile")
 
 
+@pytest.mark.needs_session
 def test_created_with_a_hostile_search_path(make_database, connection_to):
     connection = connection_to(make_database())
     make_hostile(connection)
@@ -126,6 +132,7 @@ def test_created_with_a_hostile_search_path(make_database, connection_to):
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.needs_session
 def test_in_any_schema(place, schema):
     calls = place(schema)
     works(calls, "anywhere")

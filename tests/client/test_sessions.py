@@ -26,6 +26,7 @@ def works(calls, thread):
 
 @pytest.mark.parametrize("function", ["ckpt_put", "ckpt_append"])
 @pytest.mark.parametrize("end", ["cancelled", "timed out"])
+@pytest.mark.needs_session
 def test_a_call_that_ends_while_it_waits_changes_nothing(sessions, thread, function, end):
     holder, waiter, observer = sessions(3)
     arguments = (thread, "{}" if function == "ckpt_put" else HELLO)
@@ -49,6 +50,7 @@ def test_a_call_that_ends_while_it_waits_changes_nothing(sessions, thread, funct
 
 
 @pytest.mark.parametrize("statement", ["DISCARD ALL", "DISCARD PLANS", "RESET ALL", "DEALLOCATE ALL"])
+@pytest.mark.needs_session
 def test_a_session_that_a_pooler_cleans(calls, thread, statement):
     calls.connection.prepare_threshold = None
     for _ in range(3):
@@ -92,6 +94,7 @@ def test_the_binary_protocol(calls, thread):
     assert calls.value("ckpt_channel", thread, "c") == value
 
 
+@pytest.mark.needs_session
 def test_prepared_statements_with_generic_plans(calls, thread):
     calls.connection.execute("SET plan_cache_mode = force_generic_plan")
     calls.connection.prepare_threshold = 0
@@ -162,12 +165,14 @@ def test_a_cursor_reads_a_part_of_a_result(calls, thread):
 
 
 @pytest.mark.parametrize("setting", ["checkpointer.tennant", "checkpointer.x"])
+@pytest.mark.needs_session
 def test_a_setting_that_does_not_exist_is_refused(calls, setting):
     calls.rows("ckpt_list", max_rows=0)
     with pytest.raises(psycopg.Error):
         calls.connection.execute(f"SET {setting} = 'x'")
 
 
+@pytest.mark.needs_session
 def test_a_tenant_that_is_too_long_is_refused_by_every_call_that_would_use_it(calls, thread):
     calls.sql("SELECT set_config('checkpointer.tenant', %s, false)", "é" * 32)
     for function, arguments in (("ckpt_put", (thread, "{}")), ("ckpt_list", ()), ("ckpt_append", (thread, HELLO))):
@@ -178,6 +183,7 @@ def test_a_tenant_that_is_too_long_is_refused_by_every_call_that_would_use_it(ca
     works(calls, thread)
 
 
+@pytest.mark.needs_session
 def test_an_argument_over_the_size_limit_is_refused_before_it_is_read(calls, thread):
     calls.connection.execute("SET checkpointer.max_json_size = '2kB'")
     fits, too_large = '"' + "x" * 1500 + '"', '"' + "x" * 2100 + '"'

@@ -89,6 +89,7 @@ def test_sixty_four_ask_at_once_and_one_gets_the_job(sessions, thread):
     assert [job.message_count for job in jobs if job is not True and job is not None] == [6]
 
 
+@pytest.mark.needs_session
 def test_a_lease_that_ran_out_is_taken_over(calls, thread):
     fill(calls, thread, 6)
     set_clock(calls, NOON)
@@ -114,6 +115,7 @@ def test_a_summary_that_never_comes_leaves_everything_as_it_was(calls, thread):
     assert (calls.rows("ckpt_window", thread, 4), calls.rows("ckpt_messages", thread)) == before
 
 
+@pytest.mark.needs_session
 def test_a_summary_counts_until_its_time_is_over(calls, thread):
     fill(calls, thread, 6)
     set_clock(calls, NOON)
