@@ -4,6 +4,7 @@
 use crate::json::{JsonError, Shallow, shallow, unquote};
 use bpe_openai::Tokenizer;
 use std::borrow::Cow;
+use std::cell::RefCell;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
@@ -21,7 +22,22 @@ impl Encoding {
 
     /// How many tokens the text is. Names of special tokens are text.
     pub fn count(self, text: &str) -> usize {
-        self.tokenizer().count(text)
+        let tokenizer = self.tokenizer();
+        let count = |piece: &str| tokenizer.bpe.count(piece.as_bytes());
+        let words = match self {
+            Encoding::O200kBase => &O200K_WORDS,
+            Encoding::Cl100kBase => &CL100K_WORDS,
+        };
+        // A text's tokens are those of its pieces, most of them words.
+        words.with_borrow_mut(|words| {
+            let mut rest = text;
+            let mut tokens = 0;
+            while let Some(piece) = plain_word(rest).or_else(|| tokenizer.split(rest).next()) {
+                tokens += words.count_of(piece, count);
+                rest = &rest[piece.len()..];
+            }
+            tokens
+        })
     }
 
     pub fn warm_up(self) {
@@ -35,6 +51,61 @@ impl Encoding {
             Encoding::Cl100kBase => bpe_openai::cl100k_base(),
         }
     }
+}
+
+/// The piece that a text begins with, where that is plain to see: a word in small ASCII letters, with the space before it. Both
+/// encodings cut there unless a letter, a mark or an apostrophe follows. Their regular expressions say the same more slowly.
+fn plain_word(text: &str) -> Option<&str> {
+    let bytes = text.as_bytes();
+    let start = usize::from(bytes.first() == Some(&b' '));
+    let length = bytes[start..].iter().take_while(|byte| byte.is_ascii_lowercase()).count();
+    let end = start + length;
+    let ends = bytes.get(end).is_none_or(|next| next.is_ascii() && !next.is_ascii_alphabetic() && *next != b'\'');
+    (length > 0 && ends).then(|| &text[..end])
+}
+
+/// How many tokens the words have that were counted last. Texts repeat their words, and to look one up in the vocabulary, which
+/// is larger than a processor's caches, takes ten times as long.
+struct KnownWords {
+    /// A word and its count, in the place that the word has by its bytes; [`NO_WORD`] in an empty one.
+    places: Vec<(u128, u8)>,
+}
+
+const NO_WORD: u128 = 0;
+const PLACES_BITS: u32 = 11;
+const LONGEST_WORD: usize = 15;
+
+impl KnownWords {
+    const fn new() -> KnownWords {
+        KnownWords { places: Vec::new() }
+    }
+
+    fn count_of(&mut self, piece: &str, count: impl FnOnce(&str) -> usize) -> usize {
+        let bytes = piece.as_bytes();
+        if bytes.len() > LONGEST_WORD {
+            return count(piece);
+        }
+        let mut word = [0; LONGEST_WORD + 1];
+        word[..bytes.len()].copy_from_slice(bytes);
+        // Tells a word from one with U+0000 behind it, and from none.
+        word[LONGEST_WORD] = bytes.len() as u8 + 1;
+        let word = u128::from_le_bytes(word);
+        if self.places.is_empty() {
+            self.places = vec![(NO_WORD, 0); 1 << PLACES_BITS];
+        }
+        let mixed = ((word as u64) ^ ((word >> 64) as u64).rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let place = &mut self.places[(mixed >> (u64::BITS - PLACES_BITS)) as usize];
+        if place.0 != word {
+            // It has at most as many tokens as bytes.
+            *place = (word, count(piece) as u8);
+        }
+        usize::from(place.1)
+    }
+}
+
+thread_local! {
+    static O200K_WORDS: RefCell<KnownWords> = const { RefCell::new(KnownWords::new()) };
+    static CL100K_WORDS: RefCell<KnownWords> = const { RefCell::new(KnownWords::new()) };
 }
 
 /// The encoding in which messages of the log are counted.
@@ -121,6 +192,19 @@ fn objects<'a>(list: Option<&'a str>) -> Vec<Shallow<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn counts_as_the_tokenizer_does(text in "(?s)([a-z]{1,9}|[ \n]|[A-Za-z]{1,3}|['’.,!]|.|é|\u{301}|[0-9]|[a-z ]{20,40}){0,40}") {
+            for (_, encoding) in Encoding::ALL {
+                // Again, when its words are known.
+                for _ in 0..2 {
+                    prop_assert_eq!(encoding.count(&text), encoding.tokenizer().count(text.as_str()));
+                }
+            }
+        }
+    }
 
     /// Counts that the tokenizer of these models gives, by tiktoken 0.14 with the published vocabularies.
     #[test]
@@ -141,6 +225,21 @@ mod tests {
         }
         assert_eq!(Encoding::by_name("o200k_base"), Some(Encoding::O200kBase));
         assert_eq!(Encoding::by_name("p50k_base"), None);
+    }
+
+    #[test]
+    fn known_words_are_told_apart() {
+        let mut words = KnownWords::new();
+        // More of them than there are places, each twice.
+        let texts: Vec<String> = (0..5_000).map(|n| format!("w{n}")).collect();
+        for text in texts.iter().chain(&texts) {
+            assert_eq!(words.count_of(text, str::len), text.len());
+        }
+        for (at, text) in ["", "\0", "\0\0", "a", "a\0", "123456789012345", "1234567890123456"].into_iter().enumerate()
+        {
+            assert_eq!(words.count_of(text, |_| at), at, "{text:?}");
+        }
+        assert_eq!(words.count_of("w4999", |_| unreachable!("it was the last")), 5);
     }
 
     #[test]
